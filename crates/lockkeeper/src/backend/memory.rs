@@ -1,0 +1,354 @@
+//! `memory:` — the reference backend, for tests and for the tasks of one process.
+//!
+//! A lock is an ordered queue of claims, those at its head hold it. Release hands over: the step
+//! that frees the name grants it to the next in line and wakes only those.
+
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, Grant, HolderView, Inspector, Lease,
+    LockView, LossReason, Mode, Moment, Name, Patience, Reach, Standing, WaiterView,
+};
+use crate::error::Result;
+use async_trait::async_trait;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Notify, oneshot};
+
+/// A store in this process's memory. Keepers made from clones of one `Arc` share its locks.
+#[derive(Debug, Default)]
+pub struct Memory {
+    table: Arc<Mutex<Table>>,
+    /// A claim will end earlier than its waiters were counting on.
+    sooner: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Only names that are held or waited for.
+    lines: BTreeMap<Name, Line>,
+    /// The largest token given, of whatever name.
+    last_token: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    holders: Vec<Held>,
+    waiters: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Held {
+    claim: Claim,
+    token: FencingToken,
+    since: Moment,
+    expires: Moment,
+    alarm: Option<Alarm>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    claim: Claim,
+    since: Moment,
+    granted: oneshot::Sender<(FencingToken, Moment)>,
+}
+
+/// What became of asking for a name.
+enum Asked {
+    Granted(FencingToken, Moment),
+    Busy,
+    Queued(oneshot::Receiver<(FencingToken, Moment)>, usize),
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Grant {
+        let (table, sooner) = (self.table.clone(), self.sooner.clone());
+        let lease = MemoryLease { table, sooner, claim: claim.clone() };
+        Grant { lease: Box::new(lease), token: Some(token), sent }
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Backend for Memory {
+    fn capability(&self) -> Capability {
+        CAPABILITY
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let asked = self.table().ask(claim, !patience.is_over())?;
+        let mut granted = match asked {
+            Asked::Granted(token, sent) => return Ok(Some(self.grant(claim, token, sent))),
+            Asked::Busy => return Ok(None),
+            Asked::Queued(granted, place) => {
+                patience.queued(place);
+                granted
+            }
+        };
+        loop {
+            let sooner = self.sooner.notified();
+            let expiry = self.table().next_expiry(&claim.name);
+            tokio::select! {
+                biased;
+                Ok((token, sent)) = &mut granted => {
+                    return Ok(Some(self.grant(claim, token, sent)));
+                }
+                () = patience.over() => {
+                    let place = self.table().leave(claim);
+                    place.into_iter().for_each(|place| patience.queued(place));
+                    // Granted in the moment of leaving: then it is ours.
+                    let granted = granted.try_recv().ok();
+                    return Ok(granted.map(|(token, sent)| self.grant(claim, token, sent)));
+                }
+                () = expiry.reached() => self.table().advance(&claim.name),
+                () = sooner => {}
+            }
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let mut table = self.table();
+        table.leave(claim);
+        table.release(claim, Duration::ZERO);
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+/// What `memory:` promises.
+pub(crate) const CAPABILITY: Capability = Capability {
+    reach: Reach::Process,
+    shared: true,
+    permits: true,
+    fair: true,
+    fencing: true,
+    reentrant: true,
+    linger: true,
+    notified: true,
+    durable: false,
+};
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory:")
+    }
+}
+
+#[derive(Debug)]
+struct MemoryLease {
+    table: Arc<Mutex<Table>>,
+    sooner: Arc<Notify>,
+    claim: Claim,
+}
+
+#[async_trait]
+impl Lease for MemoryLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let now = Moment::now();
+        let mut table = lock(&self.table);
+        Ok(match table.held(&self.claim.name, self.claim.id) {
+            Some(held) if now < held.expires => {
+                held.expires = now + self.claim.ttl;
+                Standing::Held
+            }
+            _ => Standing::Lost(LossReason::Gone),
+        })
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        lock(&self.table).release(&self.claim, linger);
+        if !linger.is_zero() {
+            self.sooner.notify_waiters();
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        if let Some(held) = lock(&self.table).held(&self.claim.name, self.claim.id) {
+            held.alarm = Some(alarm);
+        }
+    }
+}
+
+impl Table {
+    fn ask(&mut self, claim: &Claim, may_queue: bool) -> Result<Asked> {
+        self.advance(&claim.name);
+        let sent = Moment::now();
+        let line = self.lines.entry(claim.name.clone()).or_default();
+        if let Some(mine) = line.holders.iter().find(|held| held.claim.owner == claim.owner) {
+            let (token, mode) = (mine.token, mine.claim.mode);
+            if !mode.covers(claim.mode) {
+                return Err(mode.upgrade_refused(&claim.name, claim.mode));
+            }
+            line.holders.push(Held::new(claim, token, sent));
+            return Ok(Asked::Granted(token, sent));
+        }
+        if line.waiters.is_empty() && claim.mode.fits(line.modes()) {
+            let token = next_token(&mut self.last_token);
+            line.holders.push(Held::new(claim, token, sent));
+            return Ok(Asked::Granted(token, sent));
+        }
+        if !may_queue {
+            return Ok(Asked::Busy);
+        }
+        let (granted, answer) = oneshot::channel();
+        line.waiters.push_back(Waiting { claim: claim.clone(), since: sent, granted });
+        Ok(Asked::Queued(answer, line.waiters.len()))
+    }
+
+    /// Drops what has expired and grants to those now at the head.
+    fn advance(&mut self, name: &Name) {
+        let Some(line) = self.lines.get_mut(name) else { return };
+        let now = Moment::now();
+        line.holders.retain(|held| now < held.expires);
+        while let Some(next) = line.waiters.front() {
+            if !next.granted.is_closed() && !next.claim.mode.fits(line.modes()) {
+                break;
+            }
+            let Some(next) = line.waiters.pop_front() else { break };
+            let token = next_token(&mut self.last_token);
+            if next.granted.send((token, now)).is_ok() {
+                line.holders.push(Held::new(&next.claim, token, now));
+            }
+        }
+        if line.holders.is_empty() && line.waiters.is_empty() {
+            self.lines.remove(name);
+        }
+    }
+
+    /// Takes the claim out of the queue; its place there, if it was in it.
+    fn leave(&mut self, claim: &Claim) -> Option<usize> {
+        let line = self.lines.get_mut(&claim.name)?;
+        let place = line.waiters.iter().position(|waiting| waiting.claim.id == claim.id)?;
+        line.waiters.remove(place);
+        // The one behind may now be at the head, and fit.
+        self.advance(&claim.name);
+        Some(place + 1)
+    }
+
+    fn release(&mut self, claim: &Claim, linger: Duration) {
+        let Some(held) = self.held(&claim.name, claim.id) else { return };
+        held.expires = Moment::now() + linger;
+        self.advance(&claim.name);
+    }
+
+    fn held(&mut self, name: &Name, id: ClaimId) -> Option<&mut Held> {
+        self.lines.get_mut(name)?.holders.iter_mut().find(|held| held.claim.id == id)
+    }
+
+    fn next_expiry(&self, name: &Name) -> Moment {
+        let expiries = self.lines.get(name).map(|line| line.holders.iter().map(|h| h.expires));
+        let now = Moment::now();
+        expiries.into_iter().flatten().min().unwrap_or(now + Duration::from_secs(1))
+    }
+}
+
+fn next_token(last: &mut u64) -> FencingToken {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let token = FencingToken::after(*last, u64::try_from(since_epoch.as_millis()).unwrap_or(0));
+    *last = token.get();
+    token
+}
+
+impl Line {
+    fn modes(&self) -> impl Iterator<Item = (Mode, FencingToken)> {
+        self.holders.iter().map(|held| (held.claim.mode, held.token))
+    }
+
+    fn view(&self, name: &Name) -> LockView {
+        let now = Moment::now();
+        let mut holders: Vec<HolderView> = Vec::new();
+        for held in self.holders.iter().filter(|held| now < held.expires) {
+            match holders.iter_mut().find(|view| view.owner == held.claim.owner) {
+                Some(view) => view.count += 1,
+                None => holders.push(held.view(now)),
+            }
+        }
+        let waiters = self.waiters.iter().map(|waiting| waiting.view(now)).collect();
+        LockView { name: name.clone(), holders, waiters }
+    }
+}
+
+impl Held {
+    fn new(claim: &Claim, token: FencingToken, now: Moment) -> Self {
+        Self { claim: claim.clone(), token, since: now, expires: now + claim.ttl, alarm: None }
+    }
+
+    fn view(&self, now: Moment) -> HolderView {
+        HolderView {
+            owner: self.claim.owner.clone(),
+            whom: self.claim.whom.to_string(),
+            note: self.claim.note.to_string(),
+            mode: self.claim.mode,
+            token: Some(self.token),
+            count: 1,
+            held_for: now.since(self.since),
+            expires_in: self.expires.since(now),
+        }
+    }
+}
+
+impl Waiting {
+    fn view(&self, now: Moment) -> WaiterView {
+        WaiterView {
+            owner: self.claim.owner.clone(),
+            whom: self.claim.whom.to_string(),
+            note: self.claim.note.to_string(),
+            mode: self.claim.mode,
+            waiting_for: now.since(self.since),
+        }
+    }
+}
+
+#[async_trait]
+impl Inspector for Memory {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let table = self.table();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let views = table
+            .lines
+            .range::<str, _>(from)
+            .take_while(|(name, _)| name.as_str().starts_with(prefix))
+            .map(|(name, line)| line.view(name));
+        Ok(views.filter(|view| !view.holders.is_empty() || !view.waiters.is_empty()).collect())
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        let table = self.table();
+        let free = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+        Ok(table.lines.get(name).map_or(free, |line| line.view(name)))
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        let broken: Vec<Held> = {
+            let mut table = self.table();
+            let Some(line) = table.lines.get_mut(name) else { return Ok(false) };
+            let now = Moment::now();
+            let gone = line.holders.extract_if(.., |h| h.token == token && now < h.expires);
+            let broken = gone.collect();
+            table.advance(name);
+            broken
+        };
+        // Rung outside the lock: a lost hold may release, which takes it again.
+        for alarm in broken.iter().filter_map(|held| held.alarm.as_ref()) {
+            alarm.ring(LossReason::Broken { reason: reason.to_owned() });
+        }
+        Ok(!broken.is_empty())
+    }
+}

@@ -1,0 +1,327 @@
+//! The one place of a process where its requests meet the file.
+//!
+//! Whoever comes while the desk is free serves himself, on his own thread, and everyone who came
+//! meanwhile along with him, in one transaction. When the file is busy with another process, or
+//! a checkpoint is due, the requests are left to the clerk, so that no async thread waits for a
+//! disk or for a lock.
+
+use super::bell::Bell;
+use super::job::{Job, closed, job};
+use super::roll::{Called, Roll};
+use super::schema::{self, BUSY_LIMIT, is_busy, store_error};
+use super::time::{StoreClock, wall_ms};
+use super::tx::Tx;
+use crate::backend::{Alarm, Moment};
+use crate::error::{Error, ErrorKind, Result};
+use rusqlite::Connection;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// How many transactions one visitor serves before he leaves the rest to the clerk.
+const MOST_BATCHES: usize = 4;
+/// How many commits between two checkpoints: about so many pages of write-ahead log.
+const COMMITS_PER_CHECKPOINT: u32 = 2000;
+/// A write-ahead log of so many bytes is checkpointed when the file is opened.
+const LONG_LOG: u64 = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) path: PathBuf,
+    pub(super) process: String,
+    pub(super) clock: StoreClock,
+    identity: Option<(u64, u64)>,
+    connection: Mutex<Connection>,
+    queue: Mutex<VecDeque<Box<dyn Job>>>,
+    commits: AtomicU32,
+    /// The claims of this process.
+    pub(super) roll: Roll,
+    pub(super) bell: Arc<Bell>,
+    /// Something of this process was broken by itself, which the version number does not show.
+    mail: AtomicBool,
+}
+
+/// How a visit to the desk went.
+enum Served {
+    All,
+    /// Another process has the file.
+    Busy,
+}
+
+impl Desk {
+    pub(super) fn open(path: PathBuf, process: String) -> Result<Self> {
+        let clock = StoreClock::of_this_machine();
+        let connection = schema::open(&path, &clock)?;
+        // Many short-lived processes, each of which commits little, must not leave it to one
+        // another for ever.
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        let log_is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > LONG_LOG);
+        Ok(Self {
+            identity: identity(&path),
+            path,
+            process,
+            clock,
+            connection: Mutex::new(connection),
+            queue: Mutex::default(),
+            commits: AtomicU32::new(if log_is_long { COMMITS_PER_CHECKPOINT } else { 0 }),
+            roll: Roll::default(),
+            bell: Arc::default(),
+            mail: AtomicBool::new(false),
+        })
+    }
+
+    /// Does `work` in a transaction and returns what it gave, once committed.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (job, answer) = job(work);
+        lock(&self.queue).push_back(job);
+        self.serve();
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The same for the clerk, who may wait.
+    pub(super) fn call_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (job, mut answer) = job(work);
+        lock(&self.queue).push_back(job);
+        self.serve_patiently();
+        answer.try_recv().unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Serves everyone in the queue if the desk and the file are free.
+    fn serve(&self) {
+        for _ in 0..MOST_BATCHES {
+            if lock(&self.queue).is_empty() {
+                return;
+            }
+            if self.checkpoint_due() {
+                break;
+            }
+            // Whoever has the connection looks at the queue again after letting go of it.
+            let connection = match self.connection.try_lock() {
+                Ok(connection) => connection,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if let Served::Busy = self.batch(&connection) {
+                break;
+            }
+        }
+        if !lock(&self.queue).is_empty() {
+            self.bell.ring();
+        }
+    }
+
+    /// Serves everyone in the queue, however long the file is busy.
+    pub(super) fn serve_patiently(&self) {
+        let give_up = Moment::now() + BUSY_LIMIT;
+        let mut pause = std::time::Duration::from_micros(100);
+        while !lock(&self.queue).is_empty() {
+            let connection = lock(&self.connection);
+            if let Served::All = self.batch(&connection) {
+                continue;
+            }
+            if Moment::now() >= give_up {
+                let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                let error = rusqlite::Error::SqliteFailure(busy, None);
+                return self.fail_all(&store_error(&self.path, error));
+            }
+            drop(connection);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// One transaction for everyone who is waiting now.
+    fn batch(&self, connection: &Connection) -> Served {
+        if let Err(error) = self.still_the_same_file() {
+            self.fail_all(&error);
+            return Served::All;
+        }
+        let sent = Moment::now();
+        match run(connection, "BEGIN IMMEDIATE") {
+            Ok(()) => {}
+            Err(error) if is_busy(&error) => return Served::Busy,
+            Err(error) => {
+                self.fail_all(&store_error(&self.path, error));
+                return Served::All;
+            }
+        }
+        let mut jobs = std::mem::take(&mut *lock(&self.queue));
+        match self.attempt(connection, sent, jobs.make_contiguous()) {
+            Ok(()) => jobs.into_iter().for_each(|job| job.finish(Ok(()))),
+            Err(error) if jobs.len() == 1 => {
+                let error = store_error(&self.path, error);
+                jobs.into_iter().for_each(|job| job.finish(Err(again(&error))));
+            }
+            // One of them failed and took the others down with it: each alone.
+            Err(_) => {
+                for mut job in jobs {
+                    let sent = Moment::now();
+                    let outcome = run(connection, "BEGIN IMMEDIATE").and_then(|()| {
+                        self.attempt(connection, sent, std::slice::from_mut(&mut job))
+                    });
+                    job.finish(outcome.map_err(|error| store_error(&self.path, error)));
+                }
+            }
+        }
+        Served::All
+    }
+
+    /// Runs the jobs in the transaction that was begun, ends it, and wakes whom it granted.
+    fn attempt(
+        &self,
+        connection: &Connection,
+        sent: Moment,
+        jobs: &mut [Box<dyn Job>],
+    ) -> rusqlite::Result<()> {
+        let tx = self.transaction(connection, sent);
+        let outcome = jobs.iter_mut().try_for_each(|job| job.run(&tx));
+        let outcome = outcome.and_then(|()| run(connection, "COMMIT"));
+        if outcome.is_err() {
+            if !connection.is_autocommit() {
+                run(connection, "ROLLBACK")?;
+            }
+            return outcome;
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        for turn in tx.granted.into_inner() {
+            self.roll.tell(&turn.id.clone(), Called::Granted(turn));
+        }
+        Ok(())
+    }
+
+    fn fail_all(&self, error: &Error) {
+        let jobs = std::mem::take(&mut *lock(&self.queue));
+        jobs.into_iter().for_each(|job| job.finish(Err(again(error))));
+    }
+
+    pub(super) fn checkpoint_due(&self) -> bool {
+        self.commits.load(Ordering::Relaxed) >= COMMITS_PER_CHECKPOINT
+    }
+
+    /// Moves the write-ahead log into the file; slow, for the clerk.
+    pub(super) fn checkpoint(&self) {
+        let connection = lock(&self.connection);
+        // Another process may be reading or writing: then the next checkpoint does more.
+        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = done {
+            tracing::debug!(%error, "checkpoint not made");
+        }
+        self.commits.store(0, Ordering::Relaxed);
+    }
+
+    /// A number that changes when another process has committed something.
+    pub(super) fn data_version(&self) -> Option<i64> {
+        let connection = lock(&self.connection);
+        let mut statement = connection.prepare_cached("PRAGMA data_version").ok()?;
+        statement.query_row([], |row| row.get(0)).ok()
+    }
+
+    /// Reads without writing: works also while another process keeps the file.
+    pub(super) fn look<T>(&self, read: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>) -> Result<T> {
+        self.still_the_same_file()?;
+        let connection = lock(&self.connection);
+        let looked = run(&connection, "BEGIN").and_then(|()| {
+            let found = read(&self.transaction(&connection, Moment::now()));
+            run(&connection, "COMMIT").and(found)
+        });
+        drop(connection);
+        // Whoever came meanwhile found the desk taken.
+        self.serve();
+        looked.map_err(|error| store_error(&self.path, error))
+    }
+
+    fn transaction<'a>(&'a self, connection: &'a Connection, sent: Moment) -> Tx<'a> {
+        Tx {
+            connection,
+            process: &self.process,
+            now: self.clock.now_ms(),
+            wall: wall_ms(),
+            sent,
+            granted: RefCell::default(),
+        }
+    }
+
+    pub(super) fn has_mail(&self) -> bool {
+        Tx::has_mail(&lock(&self.connection), &self.process).unwrap_or(true)
+    }
+
+    /// Has the clerk look for mail although no other process wrote.
+    pub(super) fn look_for_mail(&self) {
+        self.mail.store(true, Ordering::Relaxed);
+        self.bell.ring();
+    }
+
+    pub(super) fn told_to_look(&self) -> bool {
+        self.mail.swap(false, Ordering::Relaxed)
+    }
+
+    /// Refuses to go on when the file was deleted or replaced: whoever opens it anew would see
+    /// none of our claims.
+    fn still_the_same_file(&self) -> Result<()> {
+        if self.identity == identity(&self.path) {
+            return Ok(());
+        }
+        let shown = self.path.display();
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "{shown} was deleted or replaced while in use: end this process and start anew"
+            ),
+        ))
+    }
+
+    /// Says that the waiter's row is in the file, to be looked after by the clerk.
+    pub(super) fn waiter_is_queued(&self, id: &str) {
+        self.roll.waiter_is_queued(id);
+        self.bell.ring();
+    }
+
+    /// Keeps `alarm`, to be rung should the claim be broken.
+    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+        self.roll.watch(id, alarm);
+        if self.bell.fast_asleep.load(Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // So that the clerk sees that the desk is gone.
+        self.bell.ring();
+    }
+}
+
+/// Nothing that panics half-way through a change runs under these locks.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+/// The same error once more: each of those who waited is told.
+fn again(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}
+
+#[cfg(unix)]
+fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &std::path::Path) -> Option<(u64, u64)> {
+    None // Windows does not let an open file be replaced.
+}

@@ -1,0 +1,155 @@
+//! The claims on one name: the queue itself. Everything here happens inside one transaction.
+
+use super::entry::{Entry, FREE, HANDED, HELD, WAITING, code_of};
+use super::time::millis;
+use super::tx::{Turn, Tx, WAITER_LEASE};
+use crate::backend::{Claim, FencingToken, Mode};
+use rusqlite::{Result, params};
+
+/// The live entries of one name, in order of asking.
+pub(super) struct Line<'a> {
+    tx: &'a Tx<'a>,
+    name: &'a str,
+    pub(super) entries: Vec<Entry>,
+    /// The ticket of the free row, if that is all there is.
+    free: Option<i64>,
+    /// The largest ticket the name ever had, as far as the file remembers.
+    high: i64,
+    /// Whether rows were removed, so that `high` must be kept elsewhere.
+    removed: bool,
+}
+
+impl<'a> Line<'a> {
+    /// Reads the line and drops what has expired.
+    pub(super) fn load(tx: &'a Tx<'a>, name: &'a str) -> Result<Self> {
+        let mut statement = tx.connection.prepare_cached(
+            "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires,
+               whom, note
+             FROM claim WHERE name = ?1 ORDER BY ticket",
+        )?;
+        let entries = statement.query_map([name], Entry::read)?.collect::<Result<Vec<_>>>()?;
+        let high = entries.iter().map(|entry| entry.ticket.max(entry.high)).max();
+        let high = match high {
+            Some(high) => high,
+            None => tx
+                .connection
+                .prepare_cached("SELECT value FROM meta WHERE key = 'token'")?
+                .query_row([], |row| row.get(0))?,
+        };
+        let mut line = Self { tx, name, entries, free: None, high, removed: false };
+        line.free = line.entries.pop_if(|entry| entry.state == FREE).map(|entry| entry.ticket);
+        line.remove(|entry| entry.expires <= tx.now)?;
+        Ok(line)
+    }
+
+    pub(super) fn remove(&mut self, matches: impl Fn(&Entry) -> bool) -> Result<()> {
+        let gone: Vec<Entry> = self.entries.extract_if(.., |entry| matches(entry)).collect();
+        for entry in &gone {
+            self.delete(entry.ticket)?;
+            self.removed = true;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, ticket: i64) -> Result<()> {
+        self.tx
+            .connection
+            .prepare_cached("DELETE FROM claim WHERE name = ?1 AND ticket = ?2")?
+            .execute(params![self.name, ticket])?;
+        Ok(())
+    }
+
+    pub(super) fn holders(&self) -> impl Iterator<Item = (Mode, FencingToken)> {
+        self.entries.iter().filter(|entry| entry.holds()).map(|e| (e.mode, e.token))
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.state == WAITING).count()
+    }
+
+    /// Grants to those at the head of the queue that fit. Our own hold at once; those of other
+    /// processes must confirm soon, since they may be dead.
+    pub(super) fn advance(&mut self) -> Result<()> {
+        let tx = self.tx;
+        while let Some(next) = self.entries.iter().position(|entry| entry.state == WAITING) {
+            if !self.entries[next].mode.fits(self.holders()) {
+                break;
+            }
+            let entry = &mut self.entries[next];
+            let ours = entry.process == tx.process;
+            entry.state = if ours { HELD } else { HANDED };
+            entry.expires = tx.now + if ours { entry.ttl } else { millis(WAITER_LEASE) };
+            tx.connection
+                .prepare_cached(
+                    "UPDATE claim SET state = ?3, since = ?4, expires = ?5
+                     WHERE name = ?1 AND ticket = ?2",
+                )?
+                .execute(params![self.name, entry.ticket, entry.state, tx.now, entry.expires])?;
+            if ours {
+                tx.granted.borrow_mut().push(entry.turn(tx.sent));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        claim: &Claim,
+        state: i64,
+        token: Option<FencingToken>,
+    ) -> Result<Turn> {
+        let tx = self.tx;
+        let (ticket, fresh) = tx.next_ticket(self.high);
+        let token = token.unwrap_or(fresh);
+        let lease = if state == WAITING { WAITER_LEASE } else { claim.ttl };
+        let id = claim.id.to_string();
+        if let Some(free) = self.free.take() {
+            self.delete(free)?;
+        }
+        tx.connection
+            .prepare_cached(
+                "INSERT INTO claim(name, ticket, state, id, owner, process, mode, token, high,
+                   ttl, since, expires, whom, note)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute(params![
+                self.name,
+                ticket,
+                state,
+                id,
+                claim.owner.id(),
+                tx.process,
+                code_of(claim.mode),
+                i64::try_from(token.get()).unwrap_or(i64::MAX),
+                millis(claim.ttl),
+                tx.now,
+                tx.now + millis(lease),
+                claim.whom,
+                claim.note,
+            ])?;
+        self.high = ticket;
+        self.removed = false;
+        Ok(Turn { id, ticket, token, sent: tx.sent })
+    }
+
+    /// Keeps the largest ticket where the next reader finds it.
+    pub(super) fn finish(self) -> Result<()> {
+        if !self.removed {
+            return Ok(());
+        }
+        let connection = self.tx.connection;
+        match self.entries.last() {
+            None => connection
+                .prepare_cached(
+                    "INSERT INTO claim(name, ticket, state, id, owner, process, mode, token,
+                       high, ttl, since, expires, whom, note)
+                     VALUES (?1, ?2, 0, '', '', '', 0, ?2, 0, 0, ?3, ?3, '', '')",
+                )?
+                .execute(params![self.name, self.high, self.tx.now])?,
+            Some(last) => connection
+                .prepare_cached("UPDATE claim SET high = ?3 WHERE name = ?1 AND ticket = ?2")?
+                .execute(params![self.name, last.ticket, self.high])?,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Which claims of this process wait, and which are held.
+
+use super::desk::lock;
+use super::tx::Turn;
+use crate::backend::Alarm;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use tokio::sync::oneshot;
+
+/// The claims of this process, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    waiters: Mutex<HashMap<String, Waiter>>,
+    alarms: Mutex<HashMap<String, Alarm>>,
+}
+
+/// A claim of this process that waits for its turn.
+#[derive(Debug)]
+struct Waiter {
+    name: String,
+    /// Whether its row is known to be in the file.
+    queued: bool,
+    turn: oneshot::Sender<Called>,
+}
+
+/// What a waiter is told.
+#[derive(Debug)]
+pub(super) enum Called {
+    Granted(Turn),
+    /// Its row was dropped, because this process gave no sign of life for too long.
+    Dropped,
+}
+
+impl Roll {
+    pub(super) fn expect_turn(&self, id: &str, name: &str) -> oneshot::Receiver<Called> {
+        let (turn, called) = oneshot::channel();
+        let waiter = Waiter { name: name.to_owned(), queued: false, turn };
+        lock(&self.waiters).insert(id.to_owned(), waiter);
+        called
+    }
+
+    /// Says that the waiter's row is in the file.
+    pub(super) fn waiter_is_queued(&self, id: &str) {
+        if let Some(waiter) = lock(&self.waiters).get_mut(id) {
+            waiter.queued = true;
+        }
+    }
+
+    pub(super) fn forget_waiter(&self, id: &str) {
+        lock(&self.waiters).remove(id);
+    }
+
+    pub(super) fn tell(&self, id: &str, called: Called) {
+        if let Some(waiter) = lock(&self.waiters).remove(id) {
+            // One who left in this moment finds his row granted, and sees to it.
+            let _ = waiter.turn.send(called);
+        }
+    }
+
+    /// The ids and names of this process's waiters whose rows are in the file.
+    pub(super) fn waiting(&self) -> Vec<(String, String)> {
+        let waiters = lock(&self.waiters);
+        let queued = waiters.iter().filter(|(_, waiter)| waiter.queued);
+        queued.map(|(id, waiter)| (id.clone(), waiter.name.clone())).collect()
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        !lock(&self.waiters).is_empty()
+    }
+
+    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+        lock(&self.alarms).insert(id.to_owned(), alarm);
+    }
+
+    pub(super) fn unwatch(&self, id: &str) -> Option<Alarm> {
+        lock(&self.alarms).remove(id)
+    }
+
+    pub(super) fn has_alarms(&self) -> bool {
+        !lock(&self.alarms).is_empty()
+    }
+}

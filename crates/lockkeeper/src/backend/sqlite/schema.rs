@@ -1,0 +1,265 @@
+//! The file: where it is, how it is opened, what is in it, what can be wrong with it.
+
+use super::time::StoreClock;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Marks the file as ours: `lock` in ASCII.
+const APPLICATION_ID: i32 = 0x6c6f_636b;
+const VERSION: i32 = 1;
+
+/// How long another process may keep the file before we call it unavailable.
+pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
+
+/// One row per claim, held or waiting, in the order of asking.
+///
+/// The row that is released last stays behind as `free`, to remember its token; the cleaner
+/// takes it away later and remembers the largest such token in `meta`. A free row is always the
+/// only one of its name. `high` is the largest ticket of the name that has no row any more.
+///
+/// The index holds only rows that some process must look after, so that an uncontended acquire
+/// and release touch one page each.
+const SCHEMA: &str = "
+CREATE TABLE claim (
+  name    TEXT    NOT NULL,
+  ticket  INTEGER NOT NULL,
+  state   INTEGER NOT NULL, -- 0 free, 1 held, 2 waiting, 3 handed over but not confirmed, 4 broken
+  id      TEXT    NOT NULL,
+  owner   TEXT    NOT NULL,
+  process TEXT    NOT NULL,
+  mode    INTEGER NOT NULL, -- 0 exclusive, -1 shared, n permit of n
+  token   INTEGER NOT NULL,
+  high    INTEGER NOT NULL,
+  ttl     INTEGER NOT NULL, -- milliseconds, as are the next two
+  since   INTEGER NOT NULL,
+  expires INTEGER NOT NULL,
+  whom    TEXT    NOT NULL,
+  note    TEXT    NOT NULL,
+  PRIMARY KEY (name, ticket)
+) WITHOUT ROWID;
+CREATE INDEX claim_to_look_after ON claim(process) WHERE state > 1;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('clock', ''), ('token', 0);
+CREATE VIEW lock AS
+  SELECT name, owner, whom, note, count(*) AS count, min(token) AS token,
+         CASE mode WHEN 0 THEN 'exclusive' WHEN -1 THEN 'shared' ELSE 'permit of ' || mode END
+           AS mode, max(expires) AS expires
+  FROM claim WHERE state = 1 GROUP BY name, owner;
+";
+
+/// The default file, in the user's state directory.
+pub(super) fn default_path() -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = if cfg!(windows) {
+        variable("LOCALAPPDATA").map(PathBuf::from)
+    } else if cfg!(target_vendor = "apple") {
+        variable("HOME").map(|home| PathBuf::from(home).join("Library/Application Support"))
+    } else {
+        let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+        variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)
+    };
+    let Some(folder) = folder.map(|folder| folder.join("lockkeeper")) else {
+        return Err(Error::new(
+            ErrorKind::Config,
+            "there is no home directory to keep locks in: set HOME, or name a file with \
+             sqlite:/path/to/locks.db",
+        ));
+    };
+    std::fs::create_dir_all(&folder).map_err(|error| no_folder(&folder, error))?;
+    Ok(folder.join("locks.db"))
+}
+
+/// Opens the file, makes it ours if it is new, and voids the claims of an earlier boot.
+pub(super) fn open(path: &Path, clock: &StoreClock) -> Result<Connection> {
+    let give_up = Moment::now() + BUSY_LIMIT;
+    let prepared = loop {
+        match attempt(path, clock) {
+            // Turning a new file to write-ahead logging does not wait for others who do the same.
+            Err(error) if is_busy(&error) && Moment::now() < give_up => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            outcome => break outcome,
+        }
+    };
+    let refuse = |why| {
+        let shown = path.display();
+        Err(Error::new(ErrorKind::Config, format!("{shown} {why}: name another file")))
+    };
+    match prepared {
+        Ok((connection, Finding::Ready)) => Ok(connection),
+        Ok((_, Finding::OtherVersion)) => refuse("was made by another version of lockkeeper"),
+        Ok((_, Finding::OtherClock)) => {
+            refuse("is used by processes that count time otherwise, one of them without /proc")
+        }
+        Ok(_) => refuse("is another program's database"),
+        Err(error) => Err(store_error(path, error)),
+    }
+}
+
+/// What there is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    Nothing,
+    Ready,
+    /// Claims of before the machine was started anew.
+    OtherBoot,
+    OtherVersion,
+    /// Times that we cannot read.
+    OtherClock,
+    Foreign,
+}
+
+fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Finding)> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_LIMIT)?;
+    // One look in one transaction: another process may be making the file this very moment.
+    let first_look = connection.transaction()?;
+    let mut finding = look(&first_look, clock)?;
+    drop(first_look);
+    if !matches!(finding, Finding::Nothing | Finding::Ready | Finding::OtherBoot) {
+        return Ok((connection, finding));
+    }
+    // Each commit writes whole pages; a lock is a small row.
+    connection.pragma_update(None, "page_size", 1024)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // NORMAL does not wait for the disk: a power failure can forget the last commits. It forgets
+    // no lock thereby, because no holder outlives the boot, and no token, because tokens follow
+    // the wall clock.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    // The clerk does it, away from the callers' threads.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.set_prepared_statement_cache_capacity(48);
+    // A file that is ready is not written to, so that one can look while another keeps it.
+    if finding != Finding::Ready {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        finding = make_ready(&transaction, clock)?;
+        transaction.commit()?;
+    }
+    // From here on nobody waits inside SQLite: the desk does the waiting.
+    connection.busy_timeout(Duration::ZERO)?;
+    Ok((connection, finding))
+}
+
+fn look(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<Finding> {
+    let number = |sql| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
+    if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {
+        let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
+        return Ok(if empty { Finding::Nothing } else { Finding::Foreign });
+    }
+    if number("PRAGMA user_version")? != i64::from(VERSION) {
+        return Ok(Finding::OtherVersion);
+    }
+    let sql = "SELECT value FROM meta WHERE key = 'clock'";
+    let label: String = transaction.query_row(sql, [], |row| row.get(0))?;
+    let kind = |label: &str| label.split(' ').next().map(str::to_owned);
+    Ok(match label == clock.label() {
+        true => Finding::Ready,
+        false if kind(&label) == kind(&clock.label()) => Finding::OtherBoot,
+        false => Finding::OtherClock,
+    })
+}
+
+/// Makes the table, or voids the claims of an earlier boot; what there is in the end.
+fn make_ready(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<Finding> {
+    // Another process may have done so since the first look.
+    match look(transaction, clock)? {
+        Finding::Nothing => {
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        Finding::OtherBoot => transaction.execute_batch(
+            "UPDATE meta SET value = max(value,
+               coalesce((SELECT max(max(ticket, high)) FROM claim), 0)) WHERE key = 'token';
+             DELETE FROM claim;",
+        )?,
+        other => return Ok(other),
+    }
+    transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'clock'", [clock.label()])?;
+    Ok(Finding::Ready)
+}
+
+/// Why SQLite cannot open the file, which it does not say itself.
+///
+/// Only by looking at names: to open and close the file ourselves would drop the locks that
+/// another connection of this process has on it.
+fn cannot_open(path: &Path) -> (ErrorKind, String) {
+    let shown = path.display();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if path.is_dir() {
+        return (ErrorKind::Config, format!("{shown} is a folder: name a file in it"));
+    }
+    match std::fs::metadata(parent) {
+        Ok(folder) if folder.is_dir() => {}
+        Ok(_) => {
+            let why = format!("{} is not a folder, so {shown} cannot be", parent.display());
+            return (ErrorKind::Config, why);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = parent.display();
+            let what = format!("the folder {parent} does not exist: make it, or name another file");
+            return (ErrorKind::Config, what);
+        }
+        Err(error) => return (ErrorKind::Denied, format!("no way to {shown}: {error}")),
+    }
+    (ErrorKind::Denied, format!("no permission to write {shown}, or to make files beside it"))
+}
+
+fn no_folder(folder: &Path, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Denied,
+        io::ErrorKind::StorageFull => ErrorKind::Store,
+        _ => ErrorKind::Config,
+    };
+    let shown = folder.display();
+    let what = format!("cannot make the folder {shown} ({error}): name a file with sqlite:PATH");
+    Error::new(kind, what).caused_by(error)
+}
+
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// What SQLite said, and what to do about it.
+pub(super) fn store_error(path: &Path, error: rusqlite::Error) -> Error {
+    let shown = path.display();
+    let (kind, message) = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            ErrorKind::Unavailable,
+            format!("another process has kept {shown} locked for {BUSY_LIMIT:?}: is one stopped?"),
+        ),
+        Some(ErrorCode::DiskFull) => (ErrorKind::Store, disk_full(path)),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => (
+            ErrorKind::Store,
+            format!(
+                "{shown} is damaged or not a database: end every process that uses it, move it \
+                 away, and a new one is made"
+            ),
+        ),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            cannot_open(path)
+        }
+        Some(ErrorCode::SystemIoFailure) => {
+            (ErrorKind::Unavailable, format!("the disk failed to read or write {shown}: {error}"))
+        }
+        _ => (ErrorKind::Store, format!("{shown}: {error}")),
+    };
+    Error::new(kind, message).caused_by(error)
+}
+
+fn disk_full(path: &Path) -> String {
+    format!(
+        "the disk of {} is full: free some space. Nothing was changed, and locks already held run \
+         out unless there is space before they need renewing",
+        path.display()
+    )
+}

@@ -1,0 +1,313 @@
+//! The queue in the table, on a clock of the test's own.
+
+mod random;
+
+use super::tx::{Asked, Left, Turn, Tx};
+use super::{schema, time::StoreClock, view};
+use crate::backend::{Claim, LossReason, Mode, Moment, Name, Owner, Standing};
+use crate::claim::ClaimIds;
+use rusqlite::Connection;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(30);
+const EXCLUSIVE: Mode = Mode::Exclusive;
+
+/// A table and two processes at it.
+struct Bench {
+    connection: Connection,
+    now: Cell<i64>,
+    wall: Cell<i64>,
+    ids: ClaimIds,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks.db");
+        let connection = schema::open(&path, &StoreClock::of_this_machine()).unwrap();
+        let (now, wall) = (Cell::new(1_000_000), Cell::new(1_700_000_000_000));
+        Self { connection, now, wall, ids: ClaimIds::new().unwrap(), _folder: folder }
+    }
+
+    fn claim(&self, name: &str, mode: Mode) -> Claim {
+        let id = self.ids.next();
+        Claim {
+            id,
+            name: Name::new(name).unwrap(),
+            mode,
+            owner: Owner::from_id(id.to_string()),
+            ttl: TTL,
+            whom: "someone".into(),
+            note: "".into(),
+        }
+    }
+
+    /// Does `work` as `process`; what it gave, and who was woken.
+    fn as_process<T>(&self, process: &str, work: impl FnOnce(&Tx<'_>) -> T) -> (T, Vec<Turn>) {
+        let (now, wall) = (self.now.get(), self.wall.get());
+        let (connection, sent) = (&self.connection, Moment::now());
+        let tx = Tx { connection, process, now, wall, sent, granted: RefCell::default() };
+        let output = work(&tx);
+        let granted = tx.granted.into_inner();
+        (output, granted)
+    }
+
+    fn ask(&self, process: &str, claim: &Claim) -> Asked {
+        self.as_process(process, |tx| tx.ask(claim, true).unwrap()).0
+    }
+
+    fn take(&self, process: &str, name: &str) -> (Claim, Turn) {
+        let claim = self.claim(name, EXCLUSIVE);
+        match self.ask(process, &claim) {
+            Asked::Granted(turn) => (claim, turn),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn queue(&self, process: &str, name: &str, mode: Mode) -> Claim {
+        let claim = self.claim(name, mode);
+        assert!(matches!(self.ask(process, &claim), Asked::Queued { .. }));
+        claim
+    }
+
+    fn release(&self, process: &str, claim: &Claim, turn: &Turn) -> Vec<Turn> {
+        let name = claim.name.as_str();
+        self.as_process(process, |tx| {
+            tx.release(name, turn.ticket, &turn.id, Duration::ZERO).unwrap();
+        })
+        .1
+    }
+
+    fn pass(&self, span: Duration) {
+        self.now.set(self.now.get() + i64::try_from(span.as_millis()).unwrap());
+    }
+
+    fn rows(&self) -> i64 {
+        self.connection.query_row("SELECT count(*) FROM claim", [], |row| row.get(0)).unwrap()
+    }
+}
+
+#[test]
+fn release_hands_over_to_the_next_of_this_process_at_once() {
+    let bench = Bench::new();
+    let (first, turn) = bench.take("p", "n");
+    let (second, third) = (bench.queue("p", "n", EXCLUSIVE), bench.queue("p", "n", EXCLUSIVE));
+    let woken = bench.release("p", &first, &turn);
+    assert_eq!(woken.len(), 1, "one is woken, not all");
+    assert_eq!(woken[0].id, second.id.to_string());
+    assert!(woken[0].token > turn.token);
+    let woken = bench.release("p", &second, &woken[0]);
+    assert_eq!(woken[0].id, third.id.to_string());
+    assert!(bench.release("p", &third, &woken[0]).is_empty());
+    assert_eq!(bench.rows(), 1, "only the free row that remembers the token");
+}
+
+#[test]
+fn another_process_must_confirm_what_it_was_handed() {
+    let bench = Bench::new();
+    let (first, turn) = bench.take("p", "n");
+    let second = bench.queue("q", "n", EXCLUSIVE);
+    bench.queue("p", "n", EXCLUSIVE);
+    assert!(bench.release("p", &first, &turn).is_empty(), "not ours to wake");
+    assert!(Tx::has_mail(&bench.connection, "q").unwrap());
+    assert!(!Tx::has_mail(&bench.connection, "p").unwrap());
+    let ((), confirmed) = bench.as_process("q", |tx| tx.confirm().unwrap());
+    assert_eq!(confirmed[0].id, second.id.to_string());
+    bench.pass(Duration::from_secs(10));
+    let (_, woken) = bench.as_process("p", |tx| tx.advance("n").unwrap());
+    assert!(woken.is_empty(), "confirmed, so it holds for its whole ttl");
+}
+
+#[test]
+fn a_dead_process_that_was_handed_the_lock_costs_two_seconds() {
+    let bench = Bench::new();
+    let (first, turn) = bench.take("p", "n");
+    bench.queue("dead", "n", EXCLUSIVE);
+    let third = bench.queue("p", "n", EXCLUSIVE);
+    bench.release("p", &first, &turn);
+    bench.pass(Duration::from_millis(1999));
+    bench.as_process("p", |tx| tx.beat().unwrap());
+    let (_, woken) = bench.as_process("p", |tx| tx.advance("n").unwrap());
+    assert!(woken.is_empty());
+    bench.pass(Duration::from_millis(2));
+    let (_, woken) = bench.as_process("p", |tx| tx.advance("n").unwrap());
+    assert_eq!(woken[0].id, third.id.to_string());
+    let ((), late) = bench.as_process("dead", |tx| tx.confirm().unwrap());
+    assert!(late.is_empty(), "too late to confirm");
+}
+
+#[test]
+fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
+    let bench = Bench::new();
+    let (first, turn) = bench.take("p", "n");
+    bench.queue("dead", "n", EXCLUSIVE);
+    let alive = bench.queue("p", "n", EXCLUSIVE);
+    for _ in 0..4 {
+        bench.pass(Duration::from_secs(1));
+        let (ids, _) = bench.as_process("p", |tx| tx.beat().unwrap());
+        assert_eq!(ids, [alive.id.to_string()]);
+    }
+    let woken = bench.release("p", &first, &turn);
+    assert_eq!(woken[0].id, alive.id.to_string());
+}
+
+#[test]
+fn a_late_renewal_does_not_revive() {
+    let bench = Bench::new();
+    let (_, turn) = bench.take("p", "n");
+    let renew = || bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
+    bench.pass(TTL - Duration::from_millis(1));
+    assert_eq!(renew(), Standing::Held);
+    bench.pass(TTL);
+    assert_eq!(renew(), Standing::Lost(LossReason::Gone), "expired, though nobody else came");
+}
+
+#[test]
+fn release_leaves_the_next_holder_alone() {
+    let bench = Bench::new();
+    let (stale, turn) = bench.take("p", "n");
+    bench.pass(TTL);
+    let (_, next) = bench.take("q", "n");
+    assert!(next.token > turn.token);
+    assert!(bench.release("p", &stale, &turn).is_empty());
+    assert!(bench.release("p", &stale, &turn).is_empty(), "twice is harmless");
+    let standing = bench.as_process("q", |tx| tx.renew("n", next.ticket, &next.id, TTL).unwrap()).0;
+    assert_eq!(standing, Standing::Held);
+}
+
+#[test]
+fn readers_go_in_together_and_wait_behind_a_writer() {
+    let bench = Bench::new();
+    let (writer, turn) = bench.take("p", "n");
+    let readers = [bench.queue("p", "n", Mode::Shared), bench.queue("p", "n", Mode::Shared)];
+    bench.queue("p", "n", EXCLUSIVE);
+    let late = bench.queue("p", "n", Mode::Shared);
+    let woken = bench.release("p", &writer, &turn);
+    let ids: Vec<_> = woken.iter().map(|turn| turn.id.clone()).collect();
+    assert_eq!(ids, readers.map(|reader| reader.id.to_string()));
+    assert!(!ids.contains(&late.id.to_string()));
+}
+
+#[test]
+fn tokens_grow_though_a_later_reader_leaves_first_and_the_clock_goes_back() {
+    let bench = Bench::new();
+    let mut last = 0;
+    let mut grows = |turn: &Turn| {
+        assert!(turn.token.get() > last, "{} after {last}", turn.token);
+        last = turn.token.get();
+    };
+    let reader = || {
+        let claim = bench.claim("n", Mode::Shared);
+        match bench.ask("p", &claim) {
+            Asked::Granted(turn) => (claim, turn),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, first_turn) = reader();
+    let (second, second_turn) = reader();
+    grows(&first_turn);
+    grows(&second_turn);
+    bench.release("p", &second, &second_turn);
+    bench.wall.set(5);
+    let (third, third_turn) = reader();
+    grows(&third_turn);
+    bench.release("p", &first, &first_turn);
+    bench.release("p", &third, &third_turn);
+    let (_, turn) = bench.take("p", "n");
+    grows(&turn);
+}
+
+#[test]
+fn leaving_lets_those_behind_in_and_keeps_what_was_granted_meanwhile() {
+    let bench = Bench::new();
+    let claim = bench.claim("n", Mode::Shared);
+    let Asked::Granted(turn) = bench.ask("p", &claim) else { panic!() };
+    let writer = bench.queue("p", "n", EXCLUSIVE);
+    let reader = bench.queue("p", "n", Mode::Shared);
+    let id = writer.id.to_string();
+    let (left, woken) = bench.as_process("p", |tx| tx.leave("n", &id).unwrap());
+    assert!(matches!(left, Left::From(1)), "{left:?}");
+    assert_eq!(woken[0].id, reader.id.to_string());
+    let (left, _) = bench.as_process("p", |tx| tx.leave("n", &reader.id.to_string()).unwrap());
+    assert!(matches!(left, Left::Granted(_)), "{left:?}");
+    bench.release("p", &claim, &turn);
+}
+
+#[test]
+fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
+    let bench = Bench::new();
+    let (_, turn) = bench.take("p", "n");
+    let next = bench.queue("q", "n", EXCLUSIVE);
+    let token = i64::try_from(turn.token.get()).unwrap();
+    let (broken, woken) = bench.as_process("q", |tx| {
+        assert!(!tx.break_hold("n", token + 1, "wrong token").unwrap());
+        tx.break_hold("n", token, "stuck").unwrap()
+    });
+    assert!(broken);
+    assert_eq!(woken[0].id, next.id.to_string());
+    let told = bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
+    assert_eq!(told, Standing::Lost(LossReason::Broken { reason: "stuck".into() }));
+    let (mail, _) = bench.as_process("p", |tx| tx.collect_broken().unwrap());
+    assert_eq!(mail, [(turn.id, "stuck".to_owned())]);
+}
+
+#[test]
+fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
+    let bench = Bench::new();
+    let mut last = 0;
+    for number in 0..1200 {
+        let (claim, turn) = bench.take("p", &format!("n/{number:04}"));
+        bench.release("p", &claim, &turn);
+        last = last.max(turn.token.get());
+    }
+    let (held, _) = bench.take("p", "n/held");
+    bench.take("p", "n/expired");
+    bench.pass(Duration::from_secs(61));
+    bench.as_process("p", |tx| {
+        let renewed = "UPDATE claim SET expires = ?1 WHERE id = ?2";
+        tx.connection.execute(renewed, (tx.now + 9000, held.id.to_string())).unwrap();
+    });
+    assert_eq!(bench.rows(), 1202);
+    let mut from = Some(String::new());
+    while let Some(name) = from {
+        from = bench.as_process("p", |tx| super::clerk::sweep(tx, &name).unwrap()).0;
+    }
+    assert_eq!(bench.rows(), 2, "what is held, and what expired just now");
+    bench.wall.set(5);
+    let (_, turn) = bench.take("p", "n/0007");
+    assert!(turn.token.get() > last, "{} after {last}", turn.token);
+}
+
+#[test]
+fn the_view_shows_holders_and_waiters_in_order() {
+    let bench = Bench::new();
+    bench.take("p", "a/1");
+    bench.queue("p", "a/1", EXCLUSIVE);
+    bench.queue("p", "a/1", Mode::Permit { of: 3 });
+    bench.take("p", "b");
+    let (views, _) = bench.as_process("p", |tx| view::list(tx, "a/").unwrap());
+    assert_eq!(views.len(), 1);
+    assert_eq!((views[0].holders.len(), views[0].waiters.len()), (1, 2));
+    assert_eq!(views[0].waiters[1].mode, Mode::Permit { of: 3 });
+    assert_eq!(bench.as_process("p", |tx| view::list(tx, "").unwrap()).0.len(), 2);
+    assert!(bench.as_process("p", |tx| view::list(tx, "c").unwrap()).0.is_empty());
+}
+
+/// Every query that runs while others wait must use an index, or waiting costs more the more
+/// names there are.
+#[test]
+fn what_the_clerk_asks_uses_the_index() {
+    let bench = Bench::new();
+    for sql in [
+        "SELECT 1 FROM claim WHERE process = 'p' AND state > 1 AND state IN (3, 4)",
+        "UPDATE claim SET expires = 1 WHERE process = 'p' AND state > 1 AND state = 2",
+    ] {
+        let plan: String = bench
+            .connection
+            .query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get(3))
+            .unwrap();
+        assert!(plan.contains("claim_to_look_after"), "{plan}");
+    }
+}

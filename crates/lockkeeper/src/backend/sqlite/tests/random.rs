@@ -1,0 +1,200 @@
+//! Random comings and goings at one name, by three processes: whoever was told that he holds it
+//! must be right, for as long as he may believe it.
+
+use super::{Bench, TTL};
+use crate::backend::sqlite::tx::{Asked, Left, Turn};
+use crate::backend::{Claim, Mode, Standing};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const PROCESSES: [&str; 3] = ["p", "q", "r"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask {
+        process: usize,
+        mode: Mode,
+        queue: bool,
+    },
+    Release(usize),
+    Renew(usize),
+    Leave(usize),
+    /// The clerk's round of a process: confirm, show life, move the line on.
+    Round(usize),
+    Pass(u64),
+    WallClock(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let mode = prop_oneof![
+        3 => Just(Mode::Exclusive),
+        2 => Just(Mode::Shared),
+        2 => Just(Mode::Permit { of: 2 }),
+        1 => Just(Mode::Permit { of: 3 }),
+    ];
+    prop_oneof![
+        6 => (0..3usize, mode, any::<bool>())
+            .prop_map(|(process, mode, queue)| Step::Ask { process, mode, queue }),
+        5 => (0..8usize).prop_map(Step::Release),
+        2 => (0..8usize).prop_map(Step::Renew),
+        2 => (0..8usize).prop_map(Step::Leave),
+        6 => (0..3usize).prop_map(Step::Round),
+        3 => prop_oneof![1..600u64, 1500..2600u64, 20_000..40_000u64].prop_map(Step::Pass),
+        1 => prop_oneof![Just(5i64), Just(1_700_000_000_000), Just(1_800_000_000_000)]
+            .prop_map(Step::WallClock),
+    ]
+}
+
+struct Believer {
+    process: &'static str,
+    claim: Claim,
+    turn: Turn,
+    /// He may believe that he holds it until here, by the file's time.
+    until: i64,
+}
+
+#[derive(Default)]
+struct World {
+    waiting: Vec<Waiter>,
+    believers: Vec<Believer>,
+    /// Every token that anyone was told.
+    tokens: BTreeSet<u64>,
+}
+
+struct Waiter {
+    process: &'static str,
+    claim: Claim,
+    /// The largest token anyone had been told when this one asked.
+    floor: u64,
+}
+
+impl World {
+    fn largest_token(&self) -> u64 {
+        self.tokens.last().copied().unwrap_or(0)
+    }
+
+    fn believe(&mut self, bench: &Bench, waiter: Waiter, turn: Turn) {
+        let Waiter { process, claim, floor } = waiter;
+        // Readers who waited together may learn of it in any order; a writer comes after all.
+        let alone = claim.mode == Mode::Exclusive;
+        let floor = if alone { self.largest_token() } else { floor };
+        assert!(turn.token.get() > floor, "{} after {floor}", turn.token);
+        assert!(self.tokens.insert(turn.token.get()), "{} twice", turn.token);
+        let until = bench.now.get() + i64::try_from(TTL.as_millis()).unwrap();
+        self.believers.push(Believer { process, claim, turn, until });
+        self.check(bench);
+    }
+
+    /// No two may believe what excludes each other.
+    fn check(&self, bench: &Bench) {
+        let now = bench.now.get();
+        let valid: Vec<_> = self.believers.iter().filter(|b| now < b.until).collect();
+        for (index, one) in valid.iter().enumerate() {
+            let others = valid.iter().enumerate().filter(|(other, _)| *other != index);
+            let others: Vec<_> = others.map(|(_, b)| (b.claim.mode, b.turn.token)).collect();
+            assert!(one.claim.mode.fits(others.clone()), "{:?} beside {others:?}", one.claim.mode);
+        }
+    }
+
+    fn woken(&mut self, bench: &Bench, turns: Vec<Turn>) {
+        for turn in turns {
+            let index = self.waiting.iter().position(|w| w.claim.id.to_string() == turn.id);
+            let waiter = self.waiting.remove(index.expect("only those who wait are woken"));
+            self.believe(bench, waiter, turn);
+        }
+    }
+
+    fn take(&mut self, bench: &Bench, step: Step) {
+        match step {
+            Step::Ask { process, mode, queue } => {
+                let (process, claim) = (PROCESSES[process], bench.claim("n", mode));
+                let (asked, woken) = bench.as_process(process, |tx| tx.ask(&claim, queue).unwrap());
+                self.woken(bench, woken);
+                let waiter = Waiter { process, claim, floor: self.largest_token() };
+                match asked {
+                    Asked::Granted(turn) => self.believe(bench, waiter, turn),
+                    Asked::Queued { .. } => self.waiting.push(waiter),
+                    Asked::Busy => assert!(!queue),
+                    Asked::Uncovered(_) => panic!("every claim is its own owner"),
+                }
+            }
+            Step::Release(which) if which < self.believers.len() => {
+                let gone = self.believers.remove(which);
+                let woken = bench.release(gone.process, &gone.claim, &gone.turn);
+                self.woken(bench, woken);
+            }
+            Step::Renew(which) if which < self.believers.len() => {
+                let (now, one) = (bench.now.get(), &mut self.believers[which]);
+                let standing = bench.as_process(one.process, |tx| {
+                    tx.renew("n", one.turn.ticket, &one.turn.id, TTL).unwrap()
+                });
+                match standing.0 {
+                    Standing::Held => {
+                        assert!(now < one.until, "a late renewal revived a claim");
+                        one.until = now + i64::try_from(TTL.as_millis()).unwrap();
+                    }
+                    Standing::Lost(_) => {
+                        assert!(now >= one.until, "lost while it was valid");
+                    }
+                }
+            }
+            Step::Leave(which) if which < self.waiting.len() => {
+                let waiter = self.waiting.remove(which);
+                let id = waiter.claim.id.to_string();
+                let (left, woken) =
+                    bench.as_process(waiter.process, |tx| tx.leave("n", &id).unwrap());
+                self.woken(bench, woken);
+                if let Left::Granted(turn) = left {
+                    self.believe(bench, waiter, turn);
+                }
+            }
+            Step::Round(process) => {
+                let process = PROCESSES[process];
+                let (alive, woken) = bench.as_process(process, |tx| {
+                    tx.confirm().unwrap();
+                    let alive = tx.beat().unwrap();
+                    tx.advance("n").unwrap();
+                    alive
+                });
+                let told: Vec<_> = woken.iter().map(|turn| turn.id.clone()).collect();
+                self.woken(bench, woken);
+                // Those whose rows are gone are told to queue anew; here they give up.
+                self.waiting.retain(|waiter| {
+                    let id = waiter.claim.id.to_string();
+                    waiter.process != process || alive.contains(&id) || told.contains(&id)
+                });
+            }
+            Step::Pass(millis) => bench.pass(Duration::from_millis(millis)),
+            Step::WallClock(wall) => bench.wall.set(wall),
+            Step::Release(_) | Step::Renew(_) | Step::Leave(_) => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_was_told_that_he_holds_it_is_right(
+        steps in proptest::collection::vec(step(), 20..80)
+    ) {
+        let bench = Bench::new();
+        let mut world = World::default();
+        for step in steps {
+            world.take(&bench, step);
+            world.check(&bench);
+        }
+        // In the end everyone leaves, and nothing but the memory of a token stays.
+        while !world.waiting.is_empty() {
+            world.take(&bench, Step::Leave(0));
+        }
+        while !world.believers.is_empty() {
+            world.take(&bench, Step::Release(0));
+        }
+        bench.pass(TTL);
+        bench.as_process("p", |tx| tx.advance("n").unwrap());
+        prop_assert!(bench.rows() <= 1);
+        prop_assert!(!world.tokens.is_empty() || bench.rows() == 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! The clock that times in the file are written on.
+//!
+//! On Linux it is the time since boot, and the file remembers which boot: the wall clock can be
+//! set while locks are held, this one cannot. After a reboot every claim in the file is void,
+//! since every process that made one is gone.
+//! Elsewhere it is the wall clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds of the wall clock, for tokens.
+pub(super) fn wall_ms() -> i64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// A span in whole milliseconds, rounded up: a claim must not end earlier in the file than its
+/// holder counts on.
+pub(super) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(i64::MAX / 4)
+}
+
+/// Milliseconds back to a span; nothing when negative.
+pub(super) fn span(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+/// The clock of the file's times, and the name under which the file remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StoreClock {
+    /// Time since this boot.
+    #[cfg_attr(any(lockkeeper_portable, not(target_os = "linux")), allow(dead_code))]
+    Boot { id: String },
+    /// The wall clock.
+    Wall,
+}
+
+impl StoreClock {
+    pub(super) fn of_this_machine() -> Self {
+        #[cfg(all(target_os = "linux", not(lockkeeper_portable)))]
+        if let Ok(id) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+            return Self::Boot { id: id.trim().to_owned() };
+        }
+        Self::Wall
+    }
+
+    /// How the file remembers it.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::Boot { id } => format!("boot {id}"),
+            Self::Wall => "wall".to_owned(),
+        }
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        match self {
+            #[cfg(all(target_os = "linux", not(lockkeeper_portable)))]
+            Self::Boot { .. } => {
+                let since_boot = crate::clock::awake::Reading::now().since_boot();
+                // Rounded down here and up in `millis`: the end of a claim is never early by
+                // more than the margin its holder keeps.
+                i64::try_from(since_boot.as_millis()).unwrap_or(i64::MAX / 4)
+            }
+            _ => wall_ms(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_round_up() {
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_millis(7)), 7);
+        assert_eq!(span(-5), Duration::ZERO);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_counts_from_boot() {
+        let clock = StoreClock::of_this_machine();
+        assert!(matches!(clock, StoreClock::Boot { .. }), "{clock:?}");
+        assert!(clock.now_ms() < wall_ms());
+    }
+}

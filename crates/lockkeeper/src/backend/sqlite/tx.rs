@@ -1,0 +1,307 @@
+//! What can be asked of the table, each in the transaction it is given.
+
+use super::entry::{HELD, WAITING, code_of, token_of};
+use super::line::Line;
+use super::time::millis;
+use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Standing};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// How long a waiter stays in the queue without a sign of life from its process, and how long a
+/// hand-over waits to be confirmed: what a dead waiter costs the one behind it.
+pub(super) const WAITER_LEASE: Duration = Duration::from_secs(2);
+
+/// One transaction, and what it needs to know.
+#[derive(Debug)]
+pub(super) struct Tx<'a> {
+    pub(super) connection: &'a Connection,
+    /// Which rows are ours.
+    pub(super) process: &'a str,
+    /// The file's time.
+    pub(super) now: i64,
+    pub(super) wall: i64,
+    /// A moment before `now`: the validity of what is granted here counts from it.
+    pub(super) sent: Moment,
+    /// Waiters of this process that were granted their claim, to be woken after the commit.
+    pub(super) granted: RefCell<Vec<Turn>>,
+}
+
+/// A claim that holds its name.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    pub(super) id: String,
+    pub(super) ticket: i64,
+    pub(super) token: FencingToken,
+    pub(super) sent: Moment,
+}
+
+/// What became of asking for a name.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Granted(Turn),
+    Busy,
+    Queued {
+        place: usize,
+    },
+    /// The owner holds the name in this mode, which does not cover what it asks for.
+    Uncovered(Mode),
+}
+
+/// What became of leaving the queue.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// It was number so many.
+    From(usize),
+    /// It had been granted meanwhile.
+    Granted(Turn),
+    /// It was not there.
+    Gone,
+}
+
+impl Tx<'_> {
+    /// Asks for the claim's name.
+    pub(super) fn ask(&self, claim: &Claim, may_queue: bool) -> Result<Asked> {
+        if let Some(turn) = self.take_free(claim)? {
+            return Ok(Asked::Granted(turn));
+        }
+        let mut line = Line::load(self, claim.name.as_str())?;
+        line.advance()?;
+        let mine = line.entries.iter().find(|e| e.holds() && e.owner == claim.owner.id());
+        let asked = if let Some((mode, token)) = mine.map(|entry| (entry.mode, entry.token)) {
+            match mode.covers(claim.mode) {
+                true => Asked::Granted(line.insert(claim, HELD, Some(token))?),
+                false => Asked::Uncovered(mode),
+            }
+        } else if line.waiting() == 0 && claim.mode.fits(line.holders()) {
+            Asked::Granted(line.insert(claim, HELD, None)?)
+        } else if may_queue {
+            let place = line.waiting() + 1;
+            line.insert(claim, WAITING, None)?;
+            Asked::Queued { place }
+        } else {
+            Asked::Busy
+        };
+        line.finish()?;
+        Ok(asked)
+    }
+
+    /// The common case, without reading the line: the name was used before and nobody is at it.
+    fn take_free(&self, claim: &Claim) -> Result<Option<Turn>> {
+        let name = claim.name.as_str();
+        let last: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT ticket FROM claim WHERE name = ?1 AND state = 0")?
+            .query_row([name], |row| row.get(0))
+            .optional()?;
+        let Some(last) = last else { return Ok(None) };
+        let (ticket, token) = self.next_ticket(last);
+        let id = claim.id.to_string();
+        // Not one statement with RETURNING: that makes SQLite build a table to return it from,
+        // which costs more than the rest.
+        self.connection
+            .prepare_cached(
+                "UPDATE claim SET ticket = ?3, state = 1, id = ?4, owner = ?5, process = ?6,
+                   mode = ?7, token = ?3, ttl = ?8, since = ?9, expires = ?10, whom = ?11,
+                   note = ?12
+                 WHERE name = ?1 AND ticket = ?2",
+            )?
+            .execute(params![
+                name,
+                last,
+                ticket,
+                id,
+                claim.owner.id(),
+                self.process,
+                code_of(claim.mode),
+                millis(claim.ttl),
+                self.now,
+                self.now + millis(claim.ttl),
+                claim.whom,
+                claim.note,
+            ])?;
+        Ok(Some(Turn { id, ticket, token, sent: self.sent }))
+    }
+
+    pub(super) fn next_ticket(&self, last: i64) -> (i64, FencingToken) {
+        let unsigned = |number| u64::try_from(number).unwrap_or(0);
+        let token = FencingToken::after(unsigned(last), unsigned(self.wall));
+        (i64::try_from(token.get()).unwrap_or(i64::MAX), token)
+    }
+
+    /// Extends the claim if it is still held.
+    pub(super) fn renew(
+        &self,
+        name: &str,
+        ticket: i64,
+        id: &str,
+        ttl: Duration,
+    ) -> Result<Standing> {
+        let extended = self
+            .connection
+            .prepare_cached(
+                "UPDATE claim SET expires = ?4 WHERE name = ?1 AND ticket = ?2 AND id = ?3
+                   AND state = 1 AND expires > ?5",
+            )?
+            .execute(params![name, ticket, id, self.now + millis(ttl), self.now])?;
+        if extended == 1 {
+            return Ok(Standing::Held);
+        }
+        let reason: Option<String> = self
+            .connection
+            .prepare_cached(
+                "SELECT note FROM claim WHERE name = ?1 AND ticket = ?2 AND id = ?3 AND state = 4",
+            )?
+            .query_row(params![name, ticket, id], |row| row.get(0))
+            .optional()?;
+        let broken = reason.map(|reason| LossReason::Broken { reason });
+        Ok(Standing::Lost(broken.unwrap_or(LossReason::Gone)))
+    }
+
+    /// Gives back the claim with this id, at once or after `linger`. Leaves others' alone.
+    pub(super) fn release(
+        &self,
+        name: &str,
+        ticket: i64,
+        id: &str,
+        linger: Duration,
+    ) -> Result<()> {
+        if linger.is_zero() {
+            let freed = self
+                .connection
+                .prepare_cached(
+                    "UPDATE claim SET state = 0, id = '', expires = ?4 WHERE name = ?1
+                       AND ticket = ?2 AND id = ?3 AND state = 1 AND high = 0
+                       AND NOT EXISTS (SELECT 1 FROM claim WHERE name = ?1 AND ticket <> ?2)",
+                )?
+                .execute(params![name, ticket, id, self.now])?;
+            if freed == 1 {
+                return Ok(());
+            }
+            return self.remove(name, id);
+        }
+        // Nobody looks after it from now on, so it is no process's any more.
+        self.connection
+            .prepare_cached(
+                "UPDATE claim SET expires = ?4, process = '' WHERE name = ?1 AND ticket = ?2
+                   AND id = ?3 AND state = 1 AND expires > ?5",
+            )?
+            .execute(params![name, ticket, id, self.now + millis(linger), self.now])?;
+        Ok(())
+    }
+
+    /// Removes whatever the claim with this id has on the name, and lets the next ones in.
+    pub(super) fn remove(&self, name: &str, id: &str) -> Result<()> {
+        let mut line = Line::load(self, name)?;
+        line.remove(|entry| entry.id == id)?;
+        line.advance()?;
+        line.finish()
+    }
+
+    /// Takes the claim out of the queue, unless it was granted meanwhile.
+    pub(super) fn leave(&self, name: &str, id: &str) -> Result<Left> {
+        let mut line = Line::load(self, name)?;
+        let Some(index) = line.entries.iter().position(|entry| entry.id == id) else {
+            line.advance()?;
+            line.finish()?;
+            return Ok(Left::Gone);
+        };
+        let entry = &line.entries[index];
+        let left = if entry.state == WAITING {
+            let ahead = line.entries[..index].iter().filter(|e| e.state == WAITING).count();
+            line.remove(|entry| entry.id == id)?;
+            line.advance()?;
+            Left::From(ahead + 1)
+        } else if !entry.holds() {
+            line.remove(|entry| entry.id == id)?;
+            Left::Gone
+        } else {
+            let (turn, ttl) = (entry.turn(self.sent), entry.ttl);
+            self.connection
+                .prepare_cached(
+                    "UPDATE claim SET state = 1, expires = ?3 WHERE name = ?1 AND ticket = ?2",
+                )?
+                .execute(params![name, turn.ticket, self.now + ttl])?;
+            Left::Granted(turn)
+        };
+        line.finish()?;
+        Ok(left)
+    }
+
+    /// Drops what has expired on `name`, lets the next ones in, and says when to look again.
+    pub(super) fn advance(&self, name: &str) -> Result<Option<i64>> {
+        let mut line = Line::load(self, name)?;
+        line.advance()?;
+        let next = line.entries.iter().map(|entry| entry.expires).min();
+        line.finish()?;
+        Ok(next)
+    }
+
+    /// Shows that this process's waiters live; returns the ids of those still in the queue.
+    pub(super) fn beat(&self) -> Result<Vec<String>> {
+        self.connection
+            .prepare_cached(
+                "UPDATE claim SET expires = ?2
+                 WHERE process = ?1 AND state > 1 AND state = 2 AND expires > ?3 RETURNING id",
+            )?
+            .query_map(params![self.process, self.now + millis(WAITER_LEASE), self.now], |row| {
+                row.get(0)
+            })?
+            .collect()
+    }
+
+    /// Whether something was handed to this process or broken.
+    pub(super) fn has_mail(connection: &Connection, process: &str) -> Result<bool> {
+        connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM claim
+                 WHERE process = ?1 AND state > 1 AND state IN (3, 4))",
+            )?
+            .query_row([process], |row| row.get(0))
+    }
+
+    /// Confirms what was handed to this process in time.
+    pub(super) fn confirm(&self) -> Result<()> {
+        let mut statement = self.connection.prepare_cached(
+            "UPDATE claim SET state = 1, since = ?2, expires = ?2 + ttl
+             WHERE process = ?1 AND state > 1 AND state = 3 AND expires > ?2
+             RETURNING id, ticket, token",
+        )?;
+        let confirmed = statement.query_map(params![self.process, self.now], |row| {
+            let token = token_of(row.get(2)?)?;
+            Ok(Turn { id: row.get(0)?, ticket: row.get(1)?, token, sent: self.sent })
+        })?;
+        for turn in confirmed {
+            self.granted.borrow_mut().push(turn?);
+        }
+        Ok(())
+    }
+
+    /// Takes away the broken claims of this process: their ids, and why.
+    pub(super) fn collect_broken(&self) -> Result<Vec<(String, String)>> {
+        let broken: Vec<(String, String, String)> = self
+            .connection
+            .prepare_cached(
+                "SELECT name, id, note FROM claim WHERE process = ?1 AND state > 1 AND state = 4",
+            )?
+            .query_map([self.process], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<Result<_>>()?;
+        for (name, id, _) in &broken {
+            self.remove(name, id)?;
+        }
+        Ok(broken.into_iter().map(|(_, id, reason)| (id, reason)).collect())
+    }
+
+    /// Breaks what is held with `token`; returns whether anything was.
+    pub(super) fn break_hold(&self, name: &str, token: i64, reason: &str) -> Result<bool> {
+        let broken = self
+            .connection
+            .prepare_cached(
+                "UPDATE claim SET state = 4, note = ?3
+                 WHERE name = ?1 AND token = ?2 AND state IN (1, 3) AND expires > ?4",
+            )?
+            .execute(params![name, token, reason, self.now])?;
+        self.advance(name)?;
+        Ok(broken > 0)
+    }
+}

@@ -1,0 +1,64 @@
+//! The table, as people want to see it.
+
+use super::entry::Entry;
+use super::time::span;
+use super::tx::Tx;
+use crate::backend::{HolderView, LockView, Name, Owner, WaiterView};
+use rusqlite::{Result, params};
+
+/// Everyone at names that start with `prefix`.
+pub(super) fn list(tx: &Tx<'_>, prefix: &str) -> Result<Vec<LockView>> {
+    let mut statement = tx.connection.prepare_cached(
+        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, whom,
+           note, name
+         FROM claim WHERE name >= ?1 AND state IN (1, 2, 3) AND expires > ?2
+         ORDER BY name, ticket",
+    )?;
+    let mut rows = statement.query(params![prefix, tx.now])?;
+    let mut views: Vec<LockView> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(13)?;
+        // Names compare by bytes here as in the index, so those with the prefix come first.
+        if !name.starts_with(prefix) {
+            break;
+        }
+        // A name that is none was put there by someone else.
+        let Ok(name) = Name::new(&name) else { continue };
+        if views.last().is_none_or(|view| view.name != name) {
+            views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
+        }
+        if let Some(view) = views.last_mut() {
+            add(view, Entry::read(row)?, tx.now);
+        }
+    }
+    Ok(views)
+}
+
+fn add(view: &mut LockView, entry: Entry, now: i64) {
+    let owner = Owner::from_id(entry.owner.clone());
+    if !entry.holds() {
+        view.waiters.push(WaiterView {
+            owner,
+            whom: entry.whom,
+            note: entry.note,
+            mode: entry.mode,
+            waiting_for: span(now - entry.since),
+        });
+        return;
+    }
+    if let Some(holder) = view.holders.iter_mut().find(|holder| holder.owner == owner) {
+        holder.count += 1;
+        holder.expires_in = holder.expires_in.max(span(entry.expires - now));
+        return;
+    }
+    view.holders.push(HolderView {
+        owner,
+        whom: entry.whom,
+        note: entry.note,
+        mode: entry.mode,
+        token: Some(entry.token),
+        count: 1,
+        held_for: span(now - entry.since),
+        expires_in: span(entry.expires - now),
+    });
+}

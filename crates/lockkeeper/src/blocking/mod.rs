@@ -1,0 +1,372 @@
+//! The same for threads, with no runtime around it.
+//!
+//! A thread is its own owner: locking a name twice in one thread enters again instead of waiting
+//! for itself. Permits of a semaphore are the exception: each is its own, so that one thread can
+//! take several.
+//!
+//! ```
+//! let keeper = lockkeeper::blocking::connect("memory:")?;
+//! let guard = keeper.lock("orders/42").acquire()?;
+//! let again = keeper.lock("orders/42").acquire()?; // the same thread: does not wait
+//! assert_eq!(guard.token(), again.token());
+//! # Ok::<(), lockkeeper::Error>(())
+//! ```
+//!
+//! Dropping the last handle waits, for five seconds at most, until the releases of dropped
+//! guards have reached the store. These functions block: inside async functions use
+//! [`Keeper`](crate::Keeper).
+
+mod engine;
+
+use crate::backend::{Capability, LockView};
+use crate::claim::{FencingToken, Owner};
+use crate::error::Result;
+use crate::guard::lost_error;
+use engine::Engine;
+use futures_util::StreamExt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens the store that `url` names; see [`connect`](crate::connect()).
+///
+/// # Errors
+/// As [`connect`](crate::connect()).
+pub fn connect(url: &str) -> Result<Keeper> {
+    let engine = Engine::start()?;
+    let inner = engine.block_on(crate::connect(url))?;
+    Keeper::over(inner, engine)
+}
+
+/// A connection to one store; see [`Keeper`](crate::Keeper). Clones share it.
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    inner: crate::Keeper,
+    /// What the ids of its threads begin with.
+    threads: Owner,
+    engine: Arc<Engine>,
+}
+
+impl Keeper {
+    /// A keeper over a backend of one's own; see [`Keeper::new`](crate::Keeper::new).
+    ///
+    /// # Errors
+    /// When the system gives no thread or no random numbers.
+    pub fn new(backend: Arc<dyn crate::backend::Backend>) -> Result<Self> {
+        Self::over(crate::Keeper::new(backend)?, Engine::start()?)
+    }
+
+    fn over(inner: crate::Keeper, engine: Arc<Engine>) -> Result<Self> {
+        engine.serve(&inner);
+        Ok(Self { threads: inner.owner("thread"), inner, engine })
+    }
+
+    /// A lock that one thread holds at a time.
+    pub fn lock(&self, name: &str) -> Lock {
+        let inner = self.inner.lock(name).owner(&self.this_thread());
+        Lock { inner, engine: self.engine.clone() }
+    }
+
+    /// A lock that many may read or one may write.
+    pub fn rw_lock(&self, name: &str) -> RwLock {
+        let inner = self.inner.rw_lock(name).owner(&self.this_thread());
+        RwLock { inner, engine: self.engine.clone() }
+    }
+
+    /// A lock that `permits` may hold at a time.
+    pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
+        Lock { inner: self.inner.semaphore(name, permits), engine: self.engine.clone() }
+    }
+
+    /// Several locks, taken all or none; see [`Multi`](crate::Multi).
+    pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
+        let inner = self.inner.multi(names).owner(&self.this_thread());
+        Multi { inner, engine: self.engine.clone() }
+    }
+
+    /// An election of one leader at a time; see [`Election`](crate::Election).
+    pub fn election(&self, name: &str) -> Election {
+        let inner = self.inner.election(name).owner(&self.this_thread());
+        Election { inner, engine: self.engine.clone() }
+    }
+
+    /// A new owner, to name instead of the calling thread.
+    pub fn owner(&self, label: &str) -> Owner {
+        self.inner.owner(label)
+    }
+
+    /// What the store promises.
+    pub fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    /// Every name that is held or waited for and starts with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Keeper::list`](crate::Keeper::list).
+    pub fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        self.engine.block_on(self.inner.list(prefix))
+    }
+
+    /// Who holds `name` and who waits for it.
+    ///
+    /// # Errors
+    /// As [`Keeper::show`](crate::Keeper::show).
+    pub fn show(&self, name: &str) -> Result<LockView> {
+        self.engine.block_on(self.inner.show(name))
+    }
+
+    /// Takes `name` from the holder with `token`.
+    ///
+    /// # Errors
+    /// As [`Keeper::break_hold`](crate::Keeper::break_hold).
+    pub fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
+        self.engine.block_on(self.inner.break_hold(name, token, reason))
+    }
+
+    /// The async keeper behind it: for its events.
+    pub fn as_async(&self) -> &crate::Keeper {
+        &self.inner
+    }
+
+    fn this_thread(&self) -> Owner {
+        Owner::from_id(format!("{}-{:?}", self.threads, std::thread::current().id()))
+    }
+}
+
+/// The setters of a builder, passed on to the async one inside.
+macro_rules! passed_on_setters {
+    () => {
+        /// How long the store keeps the claim without a renewal. Default 30 s.
+        #[must_use]
+        pub fn ttl(self, ttl: Duration) -> Self {
+            Self { inner: self.inner.ttl(ttl), ..self }
+        }
+
+        /// Whose claims count as one, instead of the calling thread's.
+        #[must_use]
+        pub fn owner(self, owner: &Owner) -> Self {
+            Self { inner: self.inner.owner(owner), ..self }
+        }
+
+        /// Free text shown to those who wait.
+        #[must_use]
+        pub fn note(self, note: &str) -> Self {
+            Self { inner: self.inner.note(note), ..self }
+        }
+
+        /// The longest time to hold: then the claim counts as lost.
+        #[must_use]
+        pub fn max_hold(self, most: Duration) -> Self {
+            Self { inner: self.inner.max_hold(most), ..self }
+        }
+
+        /// The shortest time to hold, also when released earlier.
+        #[must_use]
+        pub fn min_hold(self, least: Duration) -> Self {
+            Self { inner: self.inner.min_hold(least), ..self }
+        }
+    };
+}
+
+/// The three ways of waiting, each blocking until the async one inside is through.
+macro_rules! blocking_verbs {
+    ($guard:ident, $acquire:ident, $try_acquire:ident, $acquire_within:ident) => {
+        passed_on_setters!();
+
+        /// Waits for as long as it takes.
+        ///
+        /// # Errors
+        /// As [`Lock::acquire`](crate::Lock::acquire).
+        pub fn $acquire(&self) -> Result<$guard> {
+            self.engine.block_on(self.inner.$acquire()).map(|inner| self.wrap(inner))
+        }
+
+        /// Takes it now or not at all: `None` when someone else has it.
+        ///
+        /// # Errors
+        /// As [`Lock::acquire`](crate::Lock::acquire).
+        pub fn $try_acquire(&self) -> Result<Option<$guard>> {
+            let taken = self.engine.block_on(self.inner.$try_acquire())?;
+            Ok(taken.map(|inner| self.wrap(inner)))
+        }
+
+        /// Waits for at most `limit`.
+        ///
+        /// # Errors
+        /// As [`Lock::acquire_within`](crate::Lock::acquire_within).
+        pub fn $acquire_within(&self, limit: Duration) -> Result<$guard> {
+            let taken = self.engine.block_on(self.inner.$acquire_within(limit));
+            taken.map(|inner| self.wrap(inner))
+        }
+
+        fn wrap(&self, inner: crate::$guard) -> $guard {
+            $guard { inner, engine: self.engine.clone() }
+        }
+    };
+}
+
+/// A lock about to be acquired; see [`Lock`](crate::Lock).
+#[derive(Debug, Clone)]
+pub struct Lock {
+    inner: crate::Lock,
+    engine: Arc<Engine>,
+}
+
+impl Lock {
+    blocking_verbs!(Guard, acquire, try_acquire, acquire_within);
+}
+
+/// A read-write lock; see [`RwLock`](crate::RwLock).
+#[derive(Debug, Clone)]
+pub struct RwLock {
+    inner: crate::RwLock,
+    engine: Arc<Engine>,
+}
+
+impl RwLock {
+    passed_on_setters!();
+
+    /// The side that shares with other readers.
+    pub fn read(&self) -> Lock {
+        Lock { inner: self.inner.read(), engine: self.engine.clone() }
+    }
+
+    /// The side that shares with nobody.
+    pub fn write(&self) -> Lock {
+        Lock { inner: self.inner.write(), engine: self.engine.clone() }
+    }
+}
+
+/// Several locks, all or none; see [`Multi`](crate::Multi).
+#[derive(Debug, Clone)]
+pub struct Multi {
+    inner: crate::Multi,
+    engine: Arc<Engine>,
+}
+
+impl Multi {
+    blocking_verbs!(MultiGuard, acquire, try_acquire, acquire_within);
+}
+
+/// An election; see [`Election`](crate::Election).
+#[derive(Debug, Clone)]
+pub struct Election {
+    inner: crate::Election,
+    engine: Arc<Engine>,
+}
+
+impl Election {
+    blocking_verbs!(Leadership, campaign, try_campaign, campaign_within);
+
+    /// The leaders from now on, the present one first; see
+    /// [`Election::observe`](crate::Election::observe).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn observe(&self) -> Result<impl Iterator<Item = Result<Option<crate::Leader>>> + use<>> {
+        let mut leaders = Box::pin(self.inner.observe()?);
+        let engine = self.engine.clone();
+        Ok(std::iter::from_fn(move || engine.block_on(leaders.next())))
+    }
+}
+
+/// A held claim; see [`Guard`](crate::Guard), whose readings it has too.
+#[derive(Debug)]
+#[must_use = "if unused the claim is released at once"]
+pub struct Guard {
+    // Dropped before the engine that carries out its release.
+    inner: crate::Guard,
+    engine: Arc<Engine>,
+}
+
+impl Guard {
+    /// `Ok` while the claim is held: ask between the steps of long work.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
+    pub fn check(&self) -> Result<()> {
+        match self.inner.is_held() {
+            true => Ok(()),
+            false => Err(lost_error(self.inner.name(), self.inner.lost_reason())),
+        }
+    }
+
+    /// Another guard of the same claim.
+    pub fn share(&self) -> Guard {
+        Guard { inner: self.inner.share(), engine: self.engine.clone() }
+    }
+
+    /// Gives the claim back and waits until the store has it.
+    ///
+    /// # Errors
+    /// As [`Guard::release`](crate::Guard::release).
+    pub fn release(self) -> Result<()> {
+        self.engine.block_on(self.inner.release())
+    }
+
+    /// Stops renewing without giving the claim back.
+    pub fn detach(self) {
+        self.inner.detach();
+    }
+}
+
+impl Deref for Guard {
+    type Target = crate::Guard;
+
+    fn deref(&self) -> &crate::Guard {
+        &self.inner
+    }
+}
+
+/// Several held claims; see [`MultiGuard`](crate::MultiGuard).
+#[derive(Debug)]
+#[must_use = "if unused the claims are released at once"]
+pub struct MultiGuard {
+    inner: crate::MultiGuard,
+    engine: Arc<Engine>,
+}
+
+impl MultiGuard {
+    /// Gives all of them back and waits until the store has them.
+    ///
+    /// # Errors
+    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    pub fn release(self) -> Result<()> {
+        self.engine.block_on(self.inner.release())
+    }
+}
+
+impl Deref for MultiGuard {
+    type Target = crate::MultiGuard;
+
+    fn deref(&self) -> &crate::MultiGuard {
+        &self.inner
+    }
+}
+
+/// The office of leader; see [`Leadership`](crate::Leadership).
+#[derive(Debug)]
+#[must_use = "if unused the leader resigns at once"]
+pub struct Leadership {
+    inner: crate::Leadership,
+    engine: Arc<Engine>,
+}
+
+impl Leadership {
+    /// Steps down and waits until the store knows.
+    ///
+    /// # Errors
+    /// As [`Leadership::resign`](crate::Leadership::resign).
+    pub fn resign(self) -> Result<()> {
+        self.engine.block_on(self.inner.resign())
+    }
+}
+
+impl Deref for Leadership {
+    type Target = crate::Leadership;
+
+    fn deref(&self) -> &crate::Leadership {
+        &self.inner
+    }
+}

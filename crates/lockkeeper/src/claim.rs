@@ -1,0 +1,294 @@
+//! What is asked of a store: a [`Claim`] on a [`Name`], in a [`Mode`], by an [`Owner`].
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How a claim shares its name with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Alone.
+    Exclusive,
+    /// With any number of other `Shared` claims.
+    Shared,
+    /// With other permits, at most `of` of them at once.
+    Permit {
+        /// How many may be held at once. When claims on one name disagree, the smallest counts.
+        of: u32,
+    },
+}
+
+impl Mode {
+    /// Whether a claim of this mode can stand beside `holders`, given as mode and token.
+    ///
+    /// Claims of one owner share a token and count as one: a re-entered permit takes no second
+    /// place.
+    pub fn fits(self, holders: impl IntoIterator<Item = (Mode, FencingToken)>) -> bool {
+        let mut tokens = Vec::new();
+        let mut limit = u32::MAX;
+        for (mode, token) in holders {
+            match (self, mode) {
+                (Mode::Shared, Mode::Shared) => {}
+                (Mode::Permit { of }, Mode::Permit { of: theirs }) => {
+                    limit = limit.min(of).min(theirs);
+                    if !tokens.contains(&token) {
+                        tokens.push(token);
+                    }
+                }
+                _ => return false,
+            }
+        }
+        tokens.len() < usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    /// Whether an owner who holds `self` may enter again asking for `wanted`.
+    pub fn covers(self, wanted: Mode) -> bool {
+        self == Mode::Exclusive
+            || matches!(
+                (self, wanted),
+                (Mode::Shared, Mode::Shared) | (Mode::Permit { .. }, Mode::Permit { .. })
+            )
+    }
+
+    /// The refusal of an owner who holds `self` and asks for `wanted`, which it does not cover.
+    pub fn upgrade_refused(self, name: &Name, wanted: Mode) -> Error {
+        Error::new(
+            ErrorKind::WouldDeadlock,
+            format!(
+                "this owner holds {name:?} as {self} and would wait for itself to get it as \
+                 {wanted}: release it first, or ask for {wanted} from the start"
+            ),
+        )
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Exclusive => f.write_str("exclusive"),
+            Mode::Shared => f.write_str("shared"),
+            Mode::Permit { of } => write!(f, "permit of {of}"),
+        }
+    }
+}
+
+/// Who holds a lock, as far as re-entry goes.
+///
+/// Two claims with equal owners on one name are one hold: the second is granted at once, with
+/// the same token, and the name is free after both are released. Every guard gets an owner of
+/// its own unless one is named.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// let keeper = lockkeeper::connect("memory:").await?;
+/// let me = keeper.owner("billing");
+/// let outer = keeper.lock("orders/42").owner(&me).acquire().await?;
+/// let inner = keeper.lock("orders/42").owner(&me).acquire().await?; // does not wait
+/// assert_eq!(outer.token(), inner.token());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Owner(Arc<str>);
+
+impl Owner {
+    /// The owner with this id, made elsewhere: how a child process continues its parent's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when `id` is empty, longer than 200 bytes or contains control
+    /// characters.
+    pub fn resume(id: &str) -> Result<Self> {
+        if id.is_empty() || id.len() > 200 || id.chars().any(char::is_control) {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("{id:?} is not an owner id: 1 to 200 bytes without control characters"),
+            ));
+        }
+        Ok(Self(id.into()))
+    }
+
+    pub(crate) fn from_id(id: String) -> Self {
+        Self(id.into())
+    }
+
+    /// The id, unique among all owners of all processes.
+    pub fn id(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({})", self.0)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A number that grows with every grant of a name.
+///
+/// A resource that remembers the largest token it has seen, and refuses smaller ones, is safe
+/// from a holder that was paused past its lease; see [`fence`](crate::fence).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(NonZeroU64);
+
+impl FencingToken {
+    /// How far apart the tokens of two grants are. The room between is for hand-overs that a
+    /// store does not see.
+    pub const STEP: u64 = 1024;
+
+    /// The token with this number; `None` for zero.
+    pub fn new(number: u64) -> Option<Self> {
+        NonZeroU64::new(number).map(Self)
+    }
+
+    /// The number, below 2⁵³ so that it survives JSON and JavaScript.
+    pub fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The token after `last`, in a store whose wall clock reads `now_ms`.
+    ///
+    /// The clock makes tokens grow even when the store forgot `last`; `last` makes them grow
+    /// even when the clock goes back.
+    pub fn after(last: u64, now_ms: u64) -> Self {
+        let number = last.saturating_add(Self::STEP).max(now_ms.saturating_mul(Self::STEP));
+        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The identity of one claim, unique for ever: what a release or a renewal is checked against.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(u128);
+
+impl ClaimId {
+    /// A number below `of` that differs between claims made one after another.
+    pub(crate) fn spread(self, of: u32) -> u32 {
+        u32::try_from(self.0 % u128::from(of)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimId({self})")
+    }
+}
+
+/// Makes [`ClaimId`]s: 80 random bits drawn once, then a counter, so that the hot path asks the
+/// system for no randomness.
+#[derive(Debug)]
+pub(crate) struct ClaimIds {
+    prefix: u128,
+    next: AtomicU64,
+}
+
+impl ClaimIds {
+    const COUNTER_BITS: u32 = 48;
+
+    pub(crate) fn new() -> Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "the system gave no random numbers")
+                .caused_by(error.to_string())
+        })?;
+        let prefix = u128::from_ne_bytes(bytes) << Self::COUNTER_BITS;
+        Ok(Self { prefix, next: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn next(&self) -> ClaimId {
+        let counter = self.next.fetch_add(1, Ordering::Relaxed);
+        ClaimId(self.prefix | u128::from(counter) & ((1 << Self::COUNTER_BITS) - 1))
+    }
+}
+
+/// One request to hold a name, as a backend sees it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Claim {
+    /// Unique to this request. Whatever the request leaves in a store carries it.
+    pub id: ClaimId,
+    /// What is claimed.
+    pub name: Name,
+    /// How it is shared.
+    pub mode: Mode,
+    /// Whose claims count as one.
+    pub owner: Owner,
+    /// How long the store keeps the claim without a renewal.
+    pub ttl: Duration,
+    /// Who asks, for people: `user@host pid 4242`.
+    pub whom: Arc<str>,
+    /// Free text shown to those who wait.
+    pub note: Arc<str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).unwrap()
+    }
+
+    #[test]
+    fn modes_fit_as_documented() {
+        let writer = [(Mode::Exclusive, token(1))];
+        let readers = [(Mode::Shared, token(1)), (Mode::Shared, token(2))];
+        let permits = [(Mode::Permit { of: 3 }, token(1)), (Mode::Permit { of: 3 }, token(2))];
+        assert!(Mode::Exclusive.fits([]));
+        assert!(!Mode::Exclusive.fits(writer));
+        assert!(!Mode::Exclusive.fits(readers));
+        assert!(!Mode::Exclusive.fits(permits));
+        assert!(!Mode::Shared.fits(writer));
+        assert!(Mode::Shared.fits(readers));
+        assert!(!Mode::Shared.fits(permits));
+        assert!(Mode::Permit { of: 3 }.fits(permits));
+        assert!(!Mode::Permit { of: 2 }.fits(permits), "the smaller limit counts");
+        assert!(
+            !Mode::Permit { of: 9 }
+                .fits([permits[0], permits[1], permits[1], { (Mode::Permit { of: 3 }, token(3)) }])
+        );
+        assert!(!Mode::Permit { of: 9 }.fits(readers));
+    }
+
+    #[test]
+    fn claims_of_one_owner_count_once() {
+        let same = [(Mode::Permit { of: 2 }, token(1)), (Mode::Permit { of: 2 }, token(1))];
+        assert!(Mode::Permit { of: 2 }.fits(same));
+    }
+
+    #[test]
+    fn tokens_grow_by_counter_and_by_clock_and_stay_exact_in_javascript() {
+        assert_eq!(FencingToken::after(5000, 0).get(), 6024);
+        assert_eq!(FencingToken::after(0, 7).get(), 7168);
+        let year_2200_ms = 7_258_118_400_000;
+        assert!(FencingToken::after(0, year_2200_ms).get() < 1 << 53);
+    }
+
+    #[test]
+    fn claim_ids_differ() {
+        let ids = ClaimIds::new().unwrap();
+        assert_ne!(ids.next(), ids.next());
+        assert_ne!(ids.next(), ClaimIds::new().unwrap().next());
+        assert_eq!(ids.next().to_string().len(), 32);
+    }
+}

@@ -1,0 +1,169 @@
+//! From a URL to a backend: one plain `match`.
+
+use crate::address::Address;
+use crate::backend::{Backend, Capability, memory};
+use crate::error::{Error, ErrorKind, Result};
+use crate::keeper::Keeper;
+use std::sync::Arc;
+
+/// Opens the store that `url` names.
+///
+/// | URL | store |
+/// |---|---|
+/// | `memory:` | this process's memory, new with every call |
+/// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
+/// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
+///
+/// # Errors
+/// [`ErrorKind::Config`] for a URL that makes no sense: an unknown scheme lists the known ones,
+/// a scheme that is compiled out names its feature. Otherwise what opening the store said.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is taken before a lock is acquired.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// let keeper = lockkeeper::connect("memory:").await?;
+/// let error = lockkeeper::connect("mongodb://localhost").await.unwrap_err();
+/// assert!(error.to_string().contains("memory:"));
+/// # Ok(()) }
+/// ```
+pub async fn connect(url: &str) -> Result<Keeper> {
+    Keeper::new(open(url).await?)
+}
+
+/// The backend that `url` names, to wrap or to share between keepers; see [`connect`].
+///
+/// # Errors
+/// As [`connect`].
+///
+/// # Cancel safety
+/// As [`connect`].
+pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
+    let address = Address::parse(url)?;
+    match address.scheme.as_str() {
+        "memory" => {
+            address.only_options(&[])?;
+            if address.authority.is_some() || !address.path.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    "memory: stands alone; to share one store between keepers, use \
+                     Keeper::new with clones of one Memory",
+                ));
+            }
+            Ok(Arc::new(memory::Memory::new()))
+        }
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            // Opening waits for a file that another process is just making.
+            let opening = move || crate::backend::sqlite::Sqlite::open(&address);
+            let opened = match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => runtime.spawn_blocking(opening).await.unwrap_or_else(|_| {
+                    Err(Error::new(ErrorKind::Unavailable, "the runtime is shutting down"))
+                }),
+                Err(_) => opening(),
+            };
+            Ok(Arc::new(opened?))
+        }
+        other => Err(unknown_scheme(other)),
+    }
+}
+
+fn unknown_scheme(scheme: &str) -> Error {
+    let known = recipes();
+    if let Some(recipe) = known.iter().find(|recipe| recipe.scheme == scheme) {
+        let feature = recipe.feature.unwrap_or_default();
+        return Error::new(
+            ErrorKind::Config,
+            format!("{scheme}: is not compiled in: build lockkeeper with the feature {feature:?}"),
+        );
+    }
+    let compiled = known.iter().filter(|recipe| recipe.compiled);
+    let list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    Error::new(
+        ErrorKind::Config,
+        format!("there is no store {scheme:?}: the known ones are {}", list.join(", ")),
+    )
+}
+
+/// One way of making a lock that a URL can name.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Recipe {
+    /// The URL's scheme.
+    pub scheme: &'static str,
+    /// The recipe's name within its scheme.
+    pub name: &'static str,
+    /// A URL to copy.
+    pub example: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What it promises.
+    pub capability: Capability,
+    /// The crate feature it needs; `None` when it is always there.
+    pub feature: Option<&'static str>,
+    /// Whether this build has it.
+    pub compiled: bool,
+}
+
+/// Every recipe there is, compiled in or not.
+///
+/// ```
+/// assert!(lockkeeper::recipes().iter().any(|recipe| recipe.scheme == "sqlite"));
+/// ```
+pub fn recipes() -> Vec<Recipe> {
+    vec![
+        Recipe {
+            scheme: "memory",
+            name: "queue",
+            example: "memory:",
+            about: "the tasks and threads of one process",
+            capability: memory::CAPABILITY,
+            feature: None,
+            compiled: true,
+        },
+        Recipe {
+            scheme: "sqlite",
+            name: "table",
+            example: "sqlite:locks.db",
+            about: "a file shared by every process of one machine",
+            capability: SQLITE,
+            feature: Some("sqlite"),
+            compiled: cfg!(feature = "sqlite"),
+        },
+    ]
+}
+
+// Here and not in the backend, so that it can be told of even when compiled out.
+/// What `sqlite:` promises.
+pub(crate) const SQLITE: Capability =
+    Capability { reach: crate::backend::Reach::Machine, durable: true, ..memory::CAPABILITY };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_scheme_lists_the_known_ones() {
+        let error = connect("mongodb://me:hunter2@localhost").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("\"mongodb\""), "{error}");
+        assert!(error.to_string().contains("memory:"), "{error}");
+        assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[tokio::test]
+    async fn a_scheme_compiled_out_names_its_feature() {
+        let error = connect("sqlite:").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("feature \"sqlite\""), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_memory_does_not_take_is_refused() {
+        for url in ["memory:x", "memory://h", "memory:?a=b"] {
+            assert_eq!(connect(url).await.unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the parts of one keeper share, and the one way from a claim to a guard.
+
+use crate::backend::Backend;
+use crate::claim::{Claim, ClaimIds};
+use crate::clock::Moment;
+use crate::completing::Completing;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventSink, What};
+use crate::guard::Guard;
+use crate::hold::{Bounds, Hold};
+use crate::patience::{Insistence, Patience};
+use crate::reentry::Reentry;
+use crate::rounds::Rounds;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) ids: ClaimIds,
+    pub(crate) whom: Arc<str>,
+    pub(crate) events: EventSink,
+    pub(crate) rounds: Rounds,
+    pub(crate) reentry: Reentry,
+    /// Releases, renewals and withdrawals under way in the background.
+    pub(crate) tasks: TaskTracker,
+    runtime: OnceLock<Handle>,
+}
+
+/// A claim ready to be made, with what the core needs beside it.
+pub(crate) struct Attempt {
+    pub(crate) claim: Claim,
+    pub(crate) bounds: Bounds,
+    /// Whether the owner was named, and so may enter again.
+    pub(crate) named_owner: bool,
+}
+
+impl Core {
+    pub(crate) fn new(backend: Arc<dyn Backend>, whom: Arc<str>) -> Result<Self> {
+        Ok(Self {
+            backend,
+            ids: ClaimIds::new()?,
+            whom,
+            events: EventSink::new(),
+            rounds: Rounds::default(),
+            reentry: Reentry::default(),
+            tasks: TaskTracker::new(),
+            runtime: OnceLock::new(),
+        })
+    }
+
+    /// The runtime that background work of this keeper runs on: the one it was first used on.
+    fn runtime(&self) -> Result<&Handle> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
+        }
+        let current = Handle::try_current().map_err(|error| {
+            Error::new(
+                ErrorKind::Config,
+                "a keeper is first used inside a tokio runtime; without one, use \
+                 lockkeeper::blocking",
+            )
+            .caused_by(error)
+        })?;
+        Ok(self.runtime.get_or_init(|| current))
+    }
+
+    /// Runs `work` in the background; [`Keeper::close`](crate::Keeper::close) waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.runtime.get() {
+            self.tasks.spawn_on(work, runtime);
+        }
+    }
+
+    /// Runs `work` in the background for the life of the keeper.
+    pub(crate) fn spawn_untracked(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.runtime.get() {
+            runtime.spawn(work);
+        }
+    }
+
+    /// A future that is finished even when its caller drops it.
+    pub(crate) fn completing<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Completing<T>> {
+        Ok(Completing::new(work, self.runtime()?.clone(), self.tasks.clone()))
+    }
+
+    /// Makes the claim: a guard, or `None` when patience ran out first. Sets `place` to the last
+    /// known one in the queue.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        patience: Patience,
+        place: &mut Option<usize>,
+    ) -> Result<Option<Guard>> {
+        if attempt.named_owner
+            && let Some(hold) = self.reentry.enter(&attempt.claim)?
+        {
+            return Ok(Some(Guard::new(hold)));
+        }
+        let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
+        let patience = Arc::new(self.with_queued_event(&attempt.claim, patience));
+        let abandon = patience.clone();
+        let work = contend(self.clone(), attempt, patience.clone()).instrument(span);
+        let outcome = self.completing(work)?.or_if_abandoned(move || abandon.abandon()).await;
+        *place = patience.place();
+        outcome
+    }
+
+    fn with_queued_event(self: &Arc<Self>, claim: &Claim, patience: Patience) -> Patience {
+        if patience.is_over() {
+            return patience;
+        }
+        let (core, claim) = (self.clone(), claim.clone());
+        patience.on_queued(move |place| {
+            core.events.emit(&claim, None, What::Queued { place: Some(place) });
+        })
+    }
+
+    /// Takes back what a claim may have left whose answer was lost.
+    fn withdraw(self: &Arc<Self>, claim: Claim) {
+        let core = self.clone();
+        self.spawn(async move {
+            let mut insistence = Insistence::until_expiry_of(&claim);
+            while core.backend.withdraw(&claim).await.is_err() && insistence.again().await {}
+        });
+    }
+}
+
+/// Drives the claim until it is granted or patience runs out. Nothing of it is left in the store
+/// unless a guard comes back.
+async fn contend(
+    core: Arc<Core>,
+    mut attempt: Attempt,
+    patience: Arc<Patience>,
+) -> Result<Option<Guard>> {
+    let mut backoff = Backoff::new();
+    loop {
+        let claim = &attempt.claim;
+        match core.backend.acquire(claim, &patience).await {
+            Ok(Some(grant)) => match Hold::begin(&core, claim.clone(), grant, attempt.bounds) {
+                Ok(hold) => {
+                    if attempt.named_owner {
+                        core.reentry.remember(&hold);
+                    }
+                    return Ok(Some(Guard::new(hold)));
+                }
+                Err(mut late) => {
+                    tracing::warn!(name = attempt.claim.name.as_str(), "granted too late");
+                    if late.release(Duration::ZERO).await.is_err() {
+                        core.withdraw(attempt.claim.clone());
+                    }
+                    attempt.claim.id = core.ids.next();
+                }
+            },
+            Ok(None) => {}
+            Err(error) => {
+                if error.leaves_doubt() {
+                    core.withdraw(attempt.claim);
+                }
+                return Err(error);
+            }
+        }
+        if patience.is_over() {
+            return Ok(None);
+        }
+        if backoff.is_first() && !core.backend.capability().notified {
+            core.events.emit(&attempt.claim, None, What::Queued { place: None });
+        }
+        backoff.pause(&patience, attempt.claim.id.spread(32)).await;
+    }
+}
+
+/// The pause between two tries at a store that cannot wake its waiters.
+struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(5);
+    const LONGEST: Duration = Duration::from_millis(200);
+
+    fn new() -> Self {
+        Self { next: Self::FIRST }
+    }
+
+    fn is_first(&self) -> bool {
+        self.next == Self::FIRST
+    }
+
+    /// Sleeps, by a claim-specific part longer so that waiters do not move in step.
+    async fn pause(&mut self, patience: &Patience, spread: u32) {
+        let pause = self.next + self.next / 64 * spread;
+        self.next = (self.next * 2).min(Self::LONGEST);
+        tokio::select! {
+            () = (Moment::now() + pause).reached() => {}
+            () = patience.over() => {}
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What happened to the claims of a keeper, as a stream and as `tracing` events.
+
+use crate::claim::{Claim, FencingToken, Mode, Owner};
+use crate::loss::LossReason;
+use crate::name::Name;
+use futures_util::Stream;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+
+/// How many events a slow reader may fall behind before it misses some.
+const BACKLOG: usize = 1024;
+
+/// Something that happened to a claim of this keeper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// When, by the wall clock.
+    pub at: SystemTime,
+    /// The name that was claimed.
+    pub name: Name,
+    /// How it was claimed.
+    pub mode: Mode,
+    /// By whom.
+    pub owner: Owner,
+    /// The grant's token, once there is one.
+    pub token: Option<FencingToken>,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// The claim has to wait.
+    Queued {
+        /// Its place, counted from 1; `None` where the store keeps no queue.
+        place: Option<usize>,
+    },
+    /// The claim was granted.
+    Acquired,
+    /// The store extended the claim.
+    Renewed,
+    /// The store no longer has the claim, or it was held as long as it may be.
+    Lost(LossReason),
+    /// The claim was given back.
+    Released,
+    /// No renewal was answered in time, so the claim ended by our own clock.
+    Expired,
+    /// Someone took the claim away.
+    Broken {
+        /// Why, in their words.
+        reason: String,
+    },
+}
+
+impl What {
+    pub(crate) fn of_loss(reason: &LossReason) -> Self {
+        match reason {
+            LossReason::Expired => Self::Expired,
+            LossReason::Broken { reason } => Self::Broken { reason: reason.clone() },
+            other => Self::Lost(other.clone()),
+        }
+    }
+}
+
+/// A stream of [`Event`]s; see [`Keeper::events`](crate::Keeper::events).
+///
+/// A reader that falls more than a thousand events behind misses the oldest.
+pub struct Events(BroadcastStream<Event>);
+
+impl Events {
+    /// The next event; `None` when the keeper is gone.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost.
+    pub async fn next(&mut self) -> Option<Event> {
+        tokio_stream::StreamExt::next(self).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        loop {
+            match std::task::ready!(Pin::new(&mut self.0).poll_next(context)) {
+                Some(Ok(event)) => return Poll::Ready(Some(event)),
+                Some(Err(BroadcastStreamRecvError::Lagged(missed))) => {
+                    tracing::warn!(missed, "a reader of lock events fell behind");
+                }
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+/// Where events go.
+#[derive(Debug)]
+pub(crate) struct EventSink(broadcast::Sender<Event>);
+
+impl EventSink {
+    pub(crate) fn new() -> Self {
+        Self(broadcast::Sender::new(BACKLOG))
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        Events(BroadcastStream::new(self.0.subscribe()))
+    }
+
+    pub(crate) fn emit(&self, claim: &Claim, token: Option<FencingToken>, what: What) {
+        let (name, number) = (claim.name.as_str(), token.map(FencingToken::get));
+        match &what {
+            What::Queued { place } => tracing::debug!(name, place, "queued"),
+            What::Acquired => tracing::debug!(name, token = number, "acquired"),
+            What::Renewed => tracing::trace!(name, token = number, "renewed"),
+            What::Released => tracing::debug!(name, token = number, "released"),
+            What::Lost(reason) => tracing::warn!(name, token = number, %reason, "lost"),
+            What::Expired => tracing::warn!(name, token = number, "expired"),
+            What::Broken { reason } => tracing::warn!(name, token = number, reason, "broken"),
+        }
+        if self.0.receiver_count() > 0 {
+            let (name, owner) = (claim.name.clone(), claim.owner.clone());
+            let event = Event { at: SystemTime::now(), name, mode: claim.mode, owner, token, what };
+            // Fails when the last reader left just now, which is no concern of ours.
+            let _ = self.0.send(event);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a resource needs to refuse a holder of the past.
+//!
+//! A lock alone cannot stop a process that was paused past its lease and then writes. The
+//! resource can: it remembers the largest token that wrote to it and refuses a smaller one. The
+//! check and the write must be one atomic step of the resource itself; checking first and
+//! writing after leaves the same gap one size smaller.
+//!
+//! For something in this process there is [`Register`]. For stores there are statements to copy:
+//! [`SQL_UPDATE`] and [`REDIS_SCRIPT`].
+
+use crate::claim::FencingToken;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An update that a stale holder cannot make, for any SQL database.
+///
+/// Give every row that a lock protects a column `fence BIGINT NOT NULL DEFAULT 0`, and put the
+/// token into the same statement as the change. No row changed means: refused, somebody newer
+/// was here. The placeholders are, in order: the value, the token, the key, the token again.
+///
+/// ```sql
+/// UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
+/// ```
+pub const SQL_UPDATE: &str =
+    "UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?";
+
+/// A write that a stale holder cannot make, for Redis: `EVAL script 1 key token value`, which
+/// returns 1 if written and 0 if refused.
+///
+/// The key holds a hash with the fields `fence` and `value`. Tokens are below 2⁵³, so Lua's
+/// numbers compare them exactly.
+pub const REDIS_SCRIPT: &str = "\
+local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
+return 1";
+
+/// A value in memory that refuses stale writers.
+///
+/// ```
+/// use lockkeeper::{FencingToken, fence::Register};
+///
+/// let (old, new) = (FencingToken::new(1024).unwrap(), FencingToken::new(2048).unwrap());
+/// let balance = Register::new(100);
+/// balance.write(old, 90)?;
+/// balance.write(new, 80)?;
+/// assert!(balance.write(old, 0).is_err()); // woke up after its lease was over
+/// assert_eq!(balance.read(), 80);
+/// # Ok::<(), lockkeeper::fence::Stale>(())
+/// ```
+#[derive(Debug)]
+pub struct Register<T> {
+    cell: Mutex<Cell<T>>,
+}
+
+#[derive(Debug)]
+struct Cell<T> {
+    seen: Option<FencingToken>,
+    value: T,
+}
+
+/// The refusal of a write whose token is smaller than one already seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stale {
+    /// The token of the refused write.
+    pub token: FencingToken,
+    /// The largest token seen.
+    pub seen: FencingToken,
+}
+
+impl<T> Register<T> {
+    /// A register that has seen no token yet.
+    pub fn new(value: T) -> Self {
+        Self { cell: Mutex::new(Cell { seen: None, value }) }
+    }
+
+    /// Replaces the value.
+    ///
+    /// # Errors
+    /// [`Stale`] when a larger token was seen; the value is then unchanged.
+    pub fn write(&self, token: FencingToken, value: T) -> Result<(), Stale> {
+        self.update(token, |old| *old = value)
+    }
+
+    /// Changes the value in place; reading and writing are one step.
+    ///
+    /// # Errors
+    /// [`Stale`] when a larger token was seen; `change` is then not called.
+    pub fn update<R>(
+        &self,
+        token: FencingToken,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<R, Stale> {
+        let mut cell = self.cell();
+        match cell.seen {
+            Some(seen) if token < seen => Err(Stale { token, seen }),
+            _ => {
+                cell.seen = Some(token);
+                Ok(change(&mut cell.value))
+            }
+        }
+    }
+
+    /// The value.
+    pub fn read(&self) -> T
+    where
+        T: Clone,
+    {
+        self.cell().value.clone()
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Cell<T>> {
+        self.cell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token {} is stale: {} was here already", self.token, self.seen)
+    }
+}
+
+impl std::error::Error for Stale {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_tokens_write_again_and_smaller_ones_do_not() {
+        let token = |n| FencingToken::new(n).unwrap();
+        let register = Register::new('a');
+        assert!(register.write(token(2), 'b').is_ok());
+        assert!(register.write(token(2), 'c').is_ok());
+        let stale = register.write(token(1), 'x').unwrap_err();
+        assert_eq!((stale.token, stale.seen), (token(1), token(2)));
+        assert_eq!(register.read(), 'c');
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn the_sql_statement_refuses_a_stale_writer() {
+        let database = rusqlite::Connection::open_in_memory().unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER,
+                   fence BIGINT NOT NULL DEFAULT 0);
+                 INSERT INTO account(id, balance) VALUES (7, 100);",
+            )
+            .unwrap();
+        let write = |balance: i64, token: i64| {
+            database.execute(SQL_UPDATE, (balance, token, 7, token)).unwrap()
+        };
+        assert_eq!(write(90, 1024), 1);
+        assert_eq!(write(80, 2048), 1);
+        assert_eq!(write(0, 1024), 0, "the stale write must change no row");
+        let balance: i64 =
+            database.query_row("SELECT balance FROM account", [], |row| row.get(0)).unwrap();
+        assert_eq!(balance, 80);
+    }
+}

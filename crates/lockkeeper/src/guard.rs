@@ -1,0 +1,218 @@
+//! The caller's end of a held claim.
+
+use crate::claim::{FencingToken, Mode, Owner};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
+use crate::loss::LossReason;
+use crate::name::Name;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A held lock, read-lock, write-lock or permit.
+///
+/// It is renewed in the background until it is released, dropped or lost. There are three ways
+/// out: [`release`](Self::release) waits for the store and reports, dropping releases in the
+/// background, and [`detach`](Self::detach) leaves the claim to run out by itself.
+///
+/// Dropping needs no runtime and does not block: it works on any thread and in a panic. If the
+/// process ends before the release was sent, the claim runs out after its ttl.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// let keeper = lockkeeper::connect("memory:").await?;
+/// let guard = keeper.lock("orders/42").acquire().await?;
+/// let answer = guard.run(async { 6 * 7 }).await?; // stops if the lock is lost
+/// assert_eq!(answer, 42);
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "if unused the claim is released at once"]
+pub struct Guard {
+    /// `None` only while being consumed.
+    hold: Option<Arc<Hold>>,
+    /// Made when first asked for.
+    lost: OnceLock<LossSignal>,
+}
+
+/// The signal that a claim is lost, twice: one to wait on here, and a child of it to give out,
+/// so that a caller who cancels it does no harm.
+#[derive(Debug)]
+pub(crate) struct LossSignal {
+    pub(crate) ours: CancellationToken,
+    pub(crate) theirs: CancellationToken,
+}
+
+impl LossSignal {
+    pub(crate) fn new() -> Self {
+        let ours = CancellationToken::new();
+        Self { theirs: ours.child_token(), ours }
+    }
+}
+
+impl Guard {
+    /// Takes over one stake in `hold`.
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self { hold: Some(hold), lost: OnceLock::new() }
+    }
+
+    fn hold(&self) -> &Arc<Hold> {
+        match &self.hold {
+            Some(hold) => hold,
+            None => unreachable!("only methods that consume the guard empty it"),
+        }
+    }
+
+    fn into_hold(mut self) -> Arc<Hold> {
+        match self.hold.take() {
+            Some(hold) => hold,
+            None => unreachable!("only methods that consume the guard empty it"),
+        }
+    }
+
+    /// The name that is held.
+    pub fn name(&self) -> &Name {
+        &self.hold().claim().name
+    }
+
+    /// How it is held.
+    pub fn mode(&self) -> Mode {
+        self.hold().claim().mode
+    }
+
+    /// Whose claims on this name count as one with this.
+    pub fn owner(&self) -> &Owner {
+        &self.hold().claim().owner
+    }
+
+    /// The fencing token, fixed at grant: give it to the resource with every write. `None` where
+    /// the store has none that never goes back.
+    pub fn token(&self) -> Option<FencingToken> {
+        self.hold().token()
+    }
+
+    /// Cancelled once, when the claim is lost. Cancelling it yourself has no effect on the lock.
+    ///
+    /// It is cancelled before anyone else can be granted the name, also while the store does
+    /// not answer; but a process that is paused learns of it only when it goes on. That is what
+    /// the [`token`](Self::token) is for.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// # let keeper = lockkeeper::connect("memory:").await?;
+    /// let guard = keeper.lock("orders/42").acquire().await?;
+    /// tokio::select! {
+    ///     () = async { /* the work */ } => {}
+    ///     () = guard.lost().cancelled() => eprintln!("lost: {:?}", guard.lost_reason()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn lost(&self) -> &CancellationToken {
+        &self.loss_signal().theirs
+    }
+
+    fn loss_signal(&self) -> &LossSignal {
+        self.lost.get_or_init(|| {
+            let signal = LossSignal::new();
+            self.signal_loss_to(&signal.ours);
+            signal
+        })
+    }
+
+    /// Has `signal` cancelled when the claim is lost, at once if it is already.
+    pub(crate) fn signal_loss_to(&self, signal: &CancellationToken) {
+        self.hold().signal_loss_to(signal);
+    }
+
+    /// Why the claim was lost; `None` while it is held.
+    pub fn lost_reason(&self) -> Option<LossReason> {
+        self.hold().lost_reason()
+    }
+
+    /// Whether the claim is valid at this moment, by our own clock.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the claim is valid if no renewal succeeds from now on.
+    pub fn remaining(&self) -> Duration {
+        self.hold().remaining()
+    }
+
+    /// How long nobody else can be granted the name, as far as the store's lease goes: what is
+    /// left to stop the work in when the claim is lost. Unlike [`remaining`](Self::remaining) it
+    /// does not end with `max_hold`. A lock that was broken may be another's at once.
+    pub fn until_others(&self) -> Duration {
+        self.hold().until_others()
+    }
+
+    /// Runs `work`, and drops it half-way if the claim is lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`], with the reason, when the claim was lost before `work` was done.
+    ///
+    /// # Cancel safety
+    /// As cancel safe as `work`; the claim stays held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        if self.is_held() {
+            tokio::select! {
+                biased;
+                () = self.loss_signal().ours.cancelled() => {}
+                output = work => return Ok(output),
+            }
+        }
+        Err(lost_error(self.name(), self.lost_reason()))
+    }
+
+    /// Another guard of the same claim. The claim is released with the last of them.
+    pub fn share(&self) -> Guard {
+        // Cannot fail: this guard's own stake keeps the count above zero.
+        let shared = self.hold().add_stake();
+        debug_assert!(shared);
+        Guard::new(self.hold().clone())
+    }
+
+    /// Gives the claim back and waits until the store has it.
+    ///
+    /// With [`min_hold`](crate::Lock::min_hold) the claim stays in the store for the rest of
+    /// that time, without this process.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the claim had been lost before. [`ErrorKind::Unavailable`] when
+    /// the store did not answer; the release is then tried again in the background until the
+    /// claim would have run out anyway.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: once called, the release goes on in the background.
+    pub async fn release(self) -> Result<()> {
+        let hold = self.into_hold();
+        let core = hold.core().clone();
+        core.completing(hold.release())?.await
+    }
+
+    /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.
+    /// Where the claim is shared, this counts when the last guard goes by `detach`.
+    pub fn detach(self) {
+        self.into_hold().detach();
+    }
+}
+
+pub(crate) fn lost_error(name: &Name, reason: Option<LossReason>) -> Error {
+    let why = reason.map_or_else(|| "it is no longer held".to_owned(), |why| why.to_string());
+    Error::new(ErrorKind::Lost, format!("the lock {name:?} was lost: {why}"))
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.release_unattended();
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(self.hold()).finish()
+    }
+}

@@ -1,0 +1,448 @@
+//! One held claim: its clock, its renewal, its loss, its release. The only place that renews.
+
+use crate::backend::{Grant, Lease, Standing};
+use crate::claim::{Claim, FencingToken};
+use crate::clock::Moment;
+use crate::core::Core;
+use crate::error::Result;
+use crate::event::What;
+use crate::guard::lost_error;
+use crate::loss::{Alarm, LossReason};
+use crate::patience::Insistence;
+use crate::slot::{Afterwards, Slot, Teller};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// The bounds a caller set on a hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+}
+
+pub(crate) struct Hold {
+    core: Arc<Core>,
+    claim: Claim,
+    token: Option<FencingToken>,
+    acquired: Moment,
+    bounds: Bounds,
+    /// How many guards share this hold. The one that takes it to zero ends it.
+    stakes: AtomicUsize,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    /// Our claim is valid until here, by our own clock.
+    deadline: Moment,
+    renew_at: Moment,
+    lease: Slot,
+    /// Where the rounds will find this hold next.
+    next_visit: Option<Moment>,
+    /// Cancelled on loss.
+    signals: Vec<CancellationToken>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Lost(LossReason),
+    Over,
+}
+
+/// What ending a hold leaves to be done.
+enum Ending {
+    /// The lease is here: release it.
+    Release(Box<dyn Lease>),
+    /// A renewal has the lease and will release it, then say so.
+    Awaited(oneshot::Receiver<Result<()>>),
+    /// It was ended before.
+    Done,
+}
+
+/// A part of the ttl kept as distance from the store's own expiry, for clocks that do not run
+/// equally fast.
+fn margin(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
+}
+
+/// How long a claim is valid for its holder, from the sending of the request that won it.
+pub(crate) fn validity(ttl: Duration) -> Duration {
+    ttl.saturating_sub(margin(ttl))
+}
+
+impl Hold {
+    /// `None` when the grant came so late that it is over already.
+    pub(crate) fn begin(
+        core: &Arc<Core>,
+        claim: Claim,
+        grant: Grant,
+        bounds: Bounds,
+    ) -> Result<Arc<Self>, Box<dyn Lease>> {
+        let deadline = grant.sent + validity(claim.ttl);
+        let now = Moment::now();
+        if now >= deadline {
+            return Err(grant.lease);
+        }
+        let renew_at = renewal_after(grant.sent, &claim);
+        let state = State {
+            phase: Phase::Held,
+            deadline,
+            renew_at,
+            lease: Slot::Given,
+            next_visit: None,
+            signals: Vec::new(),
+        };
+        let hold = Arc::new(Self {
+            core: core.clone(),
+            claim,
+            token: grant.token,
+            acquired: now,
+            bounds,
+            stakes: AtomicUsize::new(1),
+            state: Mutex::new(state),
+        });
+        let mut lease = grant.lease;
+        lease.watch(Alarm::of(&hold));
+        {
+            let mut state = hold.state();
+            state.lease = Slot::Here(lease);
+            // The alarm may have rung already.
+            if state.phase == Phase::Held {
+                hold.schedule(&mut state);
+            }
+        }
+        core.events.emit(&hold.claim, hold.token, What::Acquired);
+        Ok(hold)
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn signal_loss_to(&self, signal: &CancellationToken) {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Lost(_) => signal.cancel(),
+            Phase::Held | Phase::Over => state.signals.push(signal.clone()),
+        }
+    }
+
+    pub(crate) fn lost_reason(self: &Arc<Self>) -> Option<LossReason> {
+        self.remaining();
+        match &self.state().phase {
+            Phase::Lost(reason) => Some(reason.clone()),
+            _ => None,
+        }
+    }
+
+    /// How long the claim is still valid; notices here and now that it no longer is.
+    pub(crate) fn remaining(self: &Arc<Self>) -> Duration {
+        let left = {
+            let state = self.state();
+            if state.phase != Phase::Held {
+                return Duration::ZERO;
+            }
+            state.deadline.min(self.latest_end()).remaining()
+        };
+        if left.is_zero() {
+            self.visit();
+        }
+        left
+    }
+
+    /// The lock itself may still be ours in the store for this long, whether or not the claim
+    /// counts as lost: what is left to stop the work in.
+    pub(crate) fn until_others(&self) -> Duration {
+        self.state().deadline.remaining()
+    }
+
+    fn latest_end(&self) -> Moment {
+        self.acquired + self.bounds.max_hold.unwrap_or(Duration::MAX)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under this lock; were it poisoned, the state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the hold on the keeper's rounds for the next time something is due.
+    fn schedule(self: &Arc<Self>, state: &mut State) {
+        let mut due = state.deadline.min(self.latest_end());
+        if matches!(state.lease, Slot::Here(_)) {
+            due = due.min(state.renew_at);
+        }
+        let previous = state.next_visit.replace(due);
+        self.core.rounds.put(self, previous, due);
+    }
+
+    fn unschedule(self: &Arc<Self>, state: &mut State) {
+        if let Some(due) = state.next_visit.take() {
+            self.core.rounds.strike(self, due);
+        }
+    }
+
+    /// Does what is due: declares the claim lost, or starts a renewal.
+    pub(crate) fn visit(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.phase != Phase::Held {
+            return;
+        }
+        let now = Moment::now();
+        if now >= state.deadline {
+            drop(state);
+            return self.lose(LossReason::Expired);
+        }
+        if now >= self.latest_end() {
+            drop(state);
+            return self.lose(LossReason::HeldTooLong);
+        }
+        let renewing = Slot::Renewing(Afterwards::Return);
+        let lease = if now >= state.renew_at { state.lease.take(renewing) } else { None };
+        // With the lease away, the next visit is for the deadline: it is watched while a
+        // renewal hangs.
+        self.schedule(&mut state);
+        drop(state);
+        if let Some(lease) = lease {
+            self.core.spawn(self.clone().renew(lease));
+        }
+    }
+
+    async fn renew(self: Arc<Self>, mut lease: Box<dyn Lease>) {
+        let sent = Moment::now();
+        let answer = lease.renew().await;
+        if let Err(error) = &answer {
+            tracing::debug!(name = self.claim.name.as_str(), %error, "renewal not answered");
+        }
+        if let Some((lease, told)) = self.settle(lease, sent, answer) {
+            let result = self.give_back(lease).await;
+            if let Some(told) = told {
+                // The releaser may have left; the release itself is done.
+                let _ = told.send(result);
+            }
+        }
+    }
+
+    /// Draws the conclusions from a renewal sent at `sent`. Gives the lease back out when the
+    /// hold ended meanwhile and it is to be released.
+    fn settle(
+        self: &Arc<Self>,
+        lease: Box<dyn Lease>,
+        sent: Moment,
+        answer: Result<Standing>,
+    ) -> Option<(Box<dyn Lease>, Option<Teller>)> {
+        let mut state = self.state();
+        let now = Moment::now();
+        if state.phase != Phase::Held {
+            return match std::mem::replace(&mut state.lease, Slot::Given) {
+                Slot::Renewing(Afterwards::Release { told }) => Some((lease, told)),
+                Slot::Renewing(Afterwards::Return) => {
+                    state.lease = Slot::Here(lease);
+                    None
+                }
+                Slot::Renewing(Afterwards::Forget) | Slot::Here(_) | Slot::Given => None,
+            };
+        }
+        state.lease = Slot::Here(lease);
+        match answer {
+            Ok(Standing::Lost(reason)) => {
+                drop(state);
+                self.lose(reason);
+                return None;
+            }
+            // An answer after the deadline comes too late to be believed: the next visit, which
+            // is now, declares the claim lost whatever the store said.
+            Ok(Standing::Held) if now < state.deadline => {
+                state.deadline = sent + validity(self.claim.ttl);
+                state.renew_at = renewal_after(sent, &self.claim);
+                self.core.events.emit(&self.claim, self.token, What::Renewed);
+            }
+            Ok(Standing::Held) => {}
+            Err(_) => state.renew_at = now + retry_after(self.claim.ttl),
+        }
+        self.schedule(&mut state);
+        None
+    }
+
+    /// Declares the claim lost, once.
+    pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) {
+        let (signals, abandoned) = {
+            let mut state = self.state();
+            if state.phase != Phase::Held {
+                return;
+            }
+            state.phase = Phase::Lost(reason.clone());
+            self.unschedule(&mut state);
+            // By our clock no one may believe this claim any longer, but a renewal whose answer
+            // was lost can have kept it in the store: give it back now. For the other reasons
+            // it stays, so that the work has until its deadline to stop.
+            let mut abandoned = None;
+            if reason == LossReason::Expired {
+                abandoned = state.lease.take(Slot::Given);
+                if abandoned.is_none() {
+                    state.lease = Slot::Renewing(Afterwards::Release { told: None });
+                }
+            }
+            (std::mem::take(&mut state.signals), abandoned)
+        };
+        self.core.reentry.forget(self);
+        // Outside the lock: cancelling runs the wakers of whoever waits.
+        signals.iter().for_each(CancellationToken::cancel);
+        self.core.events.emit(&self.claim, self.token, What::of_loss(&reason));
+        if let Some(lease) = abandoned {
+            self.core.spawn(self.clone().give_back_quietly(lease));
+        }
+    }
+
+    /// One more guard shares the hold; `false` when it is ending.
+    pub(crate) fn add_stake(&self) -> bool {
+        self.stakes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |stakes| {
+                (stakes > 0).then_some(stakes + 1)
+            })
+            .is_ok()
+    }
+
+    /// One guard less; `true` for the last one, which must end the hold.
+    fn drop_stake(&self) -> bool {
+        self.stakes.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Ends this guard's part: the last one gives the claim back.
+    pub(crate) async fn release(self: Arc<Self>) -> Result<()> {
+        let was_lost = self.lost_reason();
+        let outcome = if !self.drop_stake() {
+            Ok(())
+        } else {
+            match self.end() {
+                Ending::Release(lease) => self.clone().give_back(lease).await,
+                Ending::Awaited(told) => told.await.unwrap_or(Ok(())),
+                Ending::Done => Ok(()),
+            }
+        };
+        match was_lost {
+            None => outcome,
+            Some(reason) => Err(lost_error(&self.claim.name, Some(reason))),
+        }
+    }
+
+    /// As [`release`](Self::release), in the background and without a caller to tell.
+    pub(crate) fn release_unattended(self: &Arc<Self>) {
+        if !self.drop_stake() {
+            return;
+        }
+        if let Ending::Release(lease) = self.end() {
+            self.core.spawn(self.clone().give_back_quietly(lease));
+        }
+    }
+
+    /// Ends this guard's part without giving the claim back: it runs out by itself.
+    pub(crate) fn detach(self: &Arc<Self>) {
+        if !self.drop_stake() {
+            return;
+        }
+        match self.end() {
+            Ending::Release(lease) => drop(lease),
+            Ending::Awaited(_) => {
+                let mut state = self.state();
+                if matches!(state.lease, Slot::Renewing(_)) {
+                    state.lease = Slot::Renewing(Afterwards::Forget);
+                }
+            }
+            Ending::Done => {}
+        }
+    }
+
+    fn end(self: &Arc<Self>) -> Ending {
+        let ending = {
+            let mut state = self.state();
+            if state.phase == Phase::Held {
+                state.phase = Phase::Over;
+                self.unschedule(&mut state);
+            }
+            match std::mem::replace(&mut state.lease, Slot::Given) {
+                Slot::Here(lease) => Ending::Release(lease),
+                Slot::Renewing(Afterwards::Return) => {
+                    let (told, answer) = oneshot::channel();
+                    state.lease = Slot::Renewing(Afterwards::Release { told: Some(told) });
+                    Ending::Awaited(answer)
+                }
+                other => {
+                    state.lease = other;
+                    Ending::Done
+                }
+            }
+        };
+        self.core.reentry.forget(self);
+        ending
+    }
+
+    /// How long the claim must stay although it is given back.
+    fn linger(&self) -> Duration {
+        let stay = self.bounds.min_hold.unwrap_or_default();
+        stay.saturating_sub(Moment::now().since(self.acquired))
+    }
+
+    /// Releases the lease, tries again in the background if the store does not answer, and
+    /// returns what the first try said.
+    async fn give_back(self: Arc<Self>, mut lease: Box<dyn Lease>) -> Result<()> {
+        let result = lease.release(self.linger()).await;
+        match &result {
+            Ok(()) => self.core.events.emit(&self.claim, self.token, What::Released),
+            Err(error) => {
+                tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
+                let hold = self.clone();
+                self.core.spawn(async move {
+                    let mut insistence = Insistence::until_expiry_of(&hold.claim);
+                    while insistence.again().await {
+                        if lease.release(hold.linger()).await.is_ok() {
+                            hold.core.events.emit(&hold.claim, hold.token, What::Released);
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+        result
+    }
+
+    async fn give_back_quietly(self: Arc<Self>, lease: Box<dyn Lease>) {
+        // The error was logged, and is being retried.
+        let _ = self.give_back(lease).await;
+    }
+}
+
+/// A third of the ttl after `sent`, less up to a tenth of that so that claims made together are
+/// not all renewed together.
+fn renewal_after(sent: Moment, claim: &Claim) -> Moment {
+    let third = claim.ttl / 3;
+    sent + (third - third / 640 * claim.id.spread(64))
+}
+
+fn retry_after(ttl: Duration) -> Duration {
+    (ttl / 20).clamp(Duration::from_millis(5), Duration::from_secs(1))
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Hold")
+            .field("name", &self.claim.name)
+            .field("mode", &self.claim.mode)
+            .field("token", &self.token)
+            .field("phase", &state.phase)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,179 @@
+//! The handle a program opens once.
+
+use crate::backend::{Backend, Capability, LockView};
+use crate::claim::{FencingToken, Mode, Owner};
+use crate::core::Core;
+use crate::election::Election;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Events;
+use crate::lock::Lock;
+use crate::multi::Multi;
+use crate::name::Name;
+use crate::rw_lock::RwLock;
+use crate::terms::{Terms, unsupported};
+use crate::whom::whom;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection to one store, from which every lock is made. Clones share it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// let keeper = lockkeeper::connect("memory:").await?;
+/// let guard = keeper.lock("orders/42").acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    core: Arc<Core>,
+}
+
+impl Keeper {
+    /// A keeper over a backend of one's own; [`connect`](crate::connect()) makes one from a URL.
+    ///
+    /// Background work runs on the tokio runtime the keeper is first used on.
+    ///
+    /// # Errors
+    /// Only when the system gives no random numbers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// use lockkeeper::{Keeper, backend::memory::Memory};
+    /// use std::sync::Arc;
+    ///
+    /// let store = Arc::new(Memory::new());
+    /// let (one, two) = (Keeper::new(store.clone())?, Keeper::new(store)?);
+    /// let _held = one.lock("orders/42").acquire().await?;
+    /// assert!(two.lock("orders/42").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn new(backend: Arc<dyn Backend>) -> Result<Self> {
+        Ok(Self { core: Arc::new(Core::new(backend, whom())?) })
+    }
+
+    /// A lock that one holds at a time.
+    ///
+    /// A bad name is reported when the lock is acquired.
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock::new(&self.core, name, Mode::Exclusive, Terms::default())
+    }
+
+    /// A lock that many may read or one may write.
+    pub fn rw_lock(&self, name: &str) -> RwLock {
+        RwLock::new(&self.core, name)
+    }
+
+    /// A lock that `permits` may hold at a time. Should callers disagree on the number, the
+    /// smallest counts.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let gate = keeper.semaphore("downloads", 2);
+    /// let (_one, _two) = (gate.acquire().await?, gate.acquire().await?);
+    /// assert!(gate.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
+        Lock::new(&self.core, name, Mode::Permit { of: permits }, Terms::default())
+    }
+
+    /// Several locks, taken all or none, always in one order.
+    pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
+        let names = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+        Multi::new(&self.core, names)
+    }
+
+    /// An election of one leader at a time.
+    pub fn election(&self, name: &str) -> Election {
+        Election::new(&self.core, name)
+    }
+
+    /// A new owner, different from every other even if of the same label. See [`Owner`].
+    pub fn owner(&self, label: &str) -> Owner {
+        let label: String = label.chars().filter(|c| !c.is_control()).take(40).collect();
+        Owner::from_id(format!("{label}-{}", self.core.ids.next()))
+    }
+
+    /// What the store behind this keeper promises.
+    pub fn capability(&self) -> Capability {
+        self.core.backend.capability()
+    }
+
+    /// What happens to the claims of this keeper from now on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// use lockkeeper::event::What;
+    ///
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let mut events = keeper.events();
+    /// keeper.lock("orders/42").acquire().await?.release().await?;
+    /// assert_eq!(events.next().await.unwrap().what, What::Acquired);
+    /// assert_eq!(events.next().await.unwrap().what, What::Released);
+    /// # Ok(()) }
+    /// ```
+    pub fn events(&self) -> Events {
+        self.core.events.subscribe()
+    }
+
+    /// Every name that is held or waited for and starts with `prefix`.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store cannot tell; else what the store said.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        self.inspector()?.list(prefix).await
+    }
+
+    /// Who holds `name` and who waits for it.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn show(&self, name: &str) -> Result<LockView> {
+        self.inspector()?.show(&Name::new(name)?).await
+    }
+
+    /// Takes `name` from the holder with `token`, and lets the next one in at once.
+    ///
+    /// The holder is told and its guard counts as lost, but its work may go on for a moment:
+    /// only a resource that checks tokens is safe from it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotHeld`] when no one holds it with that token any more; else as
+    /// [`list`](Self::list).
+    pub async fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
+        let name = Name::new(name)?;
+        match self.inspector()?.break_hold(&name, token, reason).await? {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::NotHeld,
+                format!("{name:?} is not held with token {token}: look again who holds it now"),
+            )),
+        }
+    }
+
+    fn inspector(&self) -> Result<&dyn crate::backend::Inspector> {
+        let inspector = self.core.backend.inspector();
+        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders"))
+    }
+
+    /// Waits until every release and withdrawal under way in the background is through, for at
+    /// most `limit`. Call it before the runtime ends, or dropped guards may be left to run out.
+    /// Returns whether all were through.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the work goes on.
+    pub async fn close(&self, limit: Duration) -> bool {
+        self.core.tasks.close();
+        let through = tokio::time::timeout(limit, self.core.tasks.wait()).await.is_ok();
+        self.core.tasks.reopen();
+        through
+    }
+}
+
+impl std::fmt::Display for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core.backend.fmt(f)
+    }
+}

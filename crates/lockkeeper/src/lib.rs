@@ -1,0 +1,68 @@
+//! Distributed locks over the stores people already run: one API, fair queues, fencing tokens.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+//! let keeper = lockkeeper::connect("memory:").await?;
+//! let guard = keeper.lock("orders/42").acquire().await?;
+//! // … the work, with guard.token() in every write …
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What a lock promises
+//! *Claims exclude*: at no moment do two holders have a claim on one name that each may still
+//! believe valid. Validity counts from before the winning request was sent, on a clock that goes
+//! on while the machine sleeps, and ends before the store's own time does. When it ends,
+//! [`Guard::lost`] is signalled, also while the store does not answer.
+//!
+//! # What a lock cannot promise
+//! A process can be paused between looking at its guard and writing, for longer than any ttl.
+//! No lock can stop that write; the resource can, if it checks the [`FencingToken`]. See
+//! [`fence`].
+//!
+//! # Finding your way
+//! [`Keeper`] is opened once. It makes a [`Lock`], an [`RwLock`], a semaphore, a [`Multi`] or an
+//! [`Election`]; acquiring one gives a [`Guard`]. [`blocking`] is the same for threads. [`event`]
+//! tells what happens. [`backend`] is for those who bring a store of their own.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod address;
+pub mod backend;
+pub mod blocking;
+mod claim;
+mod clock;
+mod completing;
+mod connect;
+mod core;
+mod election;
+mod error;
+pub mod event;
+pub mod fence;
+mod guard;
+mod hold;
+mod keeper;
+mod lock;
+mod loss;
+mod multi;
+mod name;
+mod patience;
+mod reentry;
+mod rounds;
+mod rw_lock;
+mod slot;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod whom;
+
+pub use claim::{FencingToken, Mode, Owner};
+pub use connect::{Recipe, connect, open, recipes};
+pub use election::{Election, Leader, Leadership};
+pub use error::{Error, ErrorKind, Result};
+pub use guard::Guard;
+pub use keeper::Keeper;
+pub use lock::Lock;
+pub use loss::LossReason;
+pub use multi::{Multi, MultiGuard};
+pub use name::Name;
+pub use rw_lock::RwLock;

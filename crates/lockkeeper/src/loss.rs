@@ -1,0 +1,57 @@
+//! How a claim that was held comes to be lost, and who says so.
+
+use crate::hold::Hold;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// Why a claim that was held is no longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// No renewal was answered before the claim ran out by our own clock.
+    Expired,
+    /// The store does not have the claim any more: it expired there, or its data is gone.
+    Gone,
+    /// Someone took it away, for this reason.
+    Broken {
+        /// Why, in their words.
+        reason: String,
+    },
+    /// It was held for as long as `max_hold` allows.
+    HeldTooLong,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("no renewal was answered in time"),
+            Self::Gone => f.write_str("the store no longer has the claim"),
+            Self::Broken { reason } => write!(f, "it was broken: {reason}"),
+            Self::HeldTooLong => f.write_str("it was held as long as max_hold allows"),
+        }
+    }
+}
+
+/// Rung by a backend whose store says that a claim is gone.
+///
+/// Cheap, callable from any thread, without effect once the claim is released or lost.
+pub struct Alarm(Weak<Hold>);
+
+impl Alarm {
+    pub(crate) fn of(hold: &Arc<Hold>) -> Self {
+        Self(Arc::downgrade(hold))
+    }
+
+    /// Says that the claim is gone.
+    pub fn ring(&self, reason: LossReason) {
+        if let Some(hold) = self.0.upgrade() {
+            hold.lose(reason);
+        }
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Alarm")
+    }
+}

@@ -1,0 +1,210 @@
+//! Several names at once.
+
+use crate::claim::{FencingToken, Mode};
+use crate::clock::Moment;
+use crate::core::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{Guard, LossSignal, lost_error};
+use crate::lock::timed_out;
+use crate::loss::LossReason;
+use crate::name::Name;
+use crate::patience::Patience;
+use crate::terms::{Terms, terms_setters};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Several locks, acquired all or none.
+///
+/// They are taken in one global order, that of their names' bytes, whatever order they are given
+/// in: so no two callers wait for each other in a circle. A name given twice counts once.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// let keeper = lockkeeper::connect("memory:").await?;
+/// let both = keeper.multi(["accounts/7", "accounts/3"]).acquire().await?;
+/// assert_eq!(both.names().map(|name| name.as_str()).collect::<Vec<_>>(), [
+///     "accounts/3",
+///     "accounts/7"
+/// ]);
+/// both.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Multi {
+    core: Arc<Core>,
+    names: Vec<String>,
+    terms: Terms,
+}
+
+impl Multi {
+    pub(crate) fn new(core: &Arc<Core>, names: Vec<String>) -> Self {
+        Self { core: core.clone(), names, terms: Terms::default() }
+    }
+
+    terms_setters!();
+
+    /// Waits for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`](crate::Lock::acquire); what was taken so far is given back.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropped at any point, it gives back what it took.
+    pub async fn acquire(&self) -> Result<MultiGuard> {
+        match self.contend(None).await? {
+            Ok(guard) => Ok(guard),
+            Err(missing) => Err(timed_out(&self.core, &missing.name, Duration::MAX, None).await),
+        }
+    }
+
+    /// Takes all of them now or none: `None` when someone else has one.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
+        Ok(self.contend(Some(Moment::now())).await?.ok())
+    }
+
+    /// Waits for at most `limit` in all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] names the lock that was not free, its holder and our place.
+    /// Otherwise as [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
+        match self.contend(Some(Moment::now() + limit)).await? {
+            Ok(guard) => Ok(guard),
+            Err(missing) => Err(timed_out(&self.core, &missing.name, limit, missing.place).await),
+        }
+    }
+
+    async fn contend(&self, until: Option<Moment>) -> Result<Result<MultiGuard, Missing>> {
+        let mut names =
+            self.names.iter().map(|name| Name::new(name)).collect::<Result<Vec<_>>>()?;
+        names.sort();
+        names.dedup();
+        if names.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidName, "no names were given to lock"));
+        }
+        let lost = LossSignal::new();
+        let mut guards = Vec::with_capacity(names.len());
+        for name in names {
+            let attempt = self.terms.attempt(&self.core, name.clone(), Mode::Exclusive)?;
+            let mut place = None;
+            match self.core.acquire(attempt, Patience::until(until), &mut place).await? {
+                Some(guard) => {
+                    // One signal for all: losing any of them is losing the whole.
+                    guard.signal_loss_to(&lost.ours);
+                    guards.push(guard);
+                }
+                None => return Ok(Err(Missing { name, place })),
+            }
+        }
+        Ok(Ok(MultiGuard { guards, lost }))
+    }
+}
+
+/// The name that was not free.
+struct Missing {
+    name: Name,
+    place: Option<usize>,
+}
+
+/// Several held locks.
+#[derive(Debug)]
+#[must_use = "if unused the claims are released at once"]
+pub struct MultiGuard {
+    guards: Vec<Guard>,
+    lost: LossSignal,
+}
+
+impl MultiGuard {
+    /// The names, in the order they were taken.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.guards.iter().map(Guard::name)
+    }
+
+    /// The guards, in the order they were taken.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// The fencing token of `name`.
+    pub fn token(&self, name: &str) -> Option<FencingToken> {
+        self.guards.iter().find(|guard| guard.name().as_str() == name)?.token()
+    }
+
+    /// Cancelled when any of them is lost.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost.theirs
+    }
+
+    /// Why the first of those that are lost was; `None` while all are held.
+    pub fn lost_reason(&self) -> Option<LossReason> {
+        self.guards.iter().find_map(Guard::lost_reason)
+    }
+
+    /// Whether all are held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// How long all are valid if no renewal succeeds from now on.
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    /// How long nobody else can be granted any of them; see [`Guard::until_others`].
+    pub fn until_others(&self) -> Duration {
+        self.guards.iter().map(Guard::until_others).min().unwrap_or_default()
+    }
+
+    /// Runs `work`, and drops it half-way if any of the locks is lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when one was lost before `work` was done.
+    ///
+    /// # Cancel safety
+    /// As cancel safe as `work`; the locks stay held.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        if self.is_held() {
+            tokio::select! {
+                biased;
+                () = self.lost.ours.cancelled() => {}
+                output = work => return Ok(output),
+            }
+        }
+        let first = self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)));
+        let (guard, reason) = first.map_or((&self.guards[0], None), |(g, why)| (g, Some(why)));
+        Err(lost_error(guard.name(), reason))
+    }
+
+    /// Gives all of them back, the last one taken first.
+    ///
+    /// # Errors
+    /// The first error met; the others are released all the same.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: those not yet released are released in the background.
+    pub async fn release(self) -> Result<()> {
+        let mut outcome = Ok(());
+        for guard in self.guards.into_iter().rev() {
+            let result = guard.release().await;
+            if outcome.is_ok() {
+                outcome = result;
+            }
+        }
+        outcome
+    }
+
+    /// Stops renewing without giving them back; see [`Guard::detach`].
+    pub fn detach(self) {
+        self.guards.into_iter().for_each(Guard::detach);
+    }
+}

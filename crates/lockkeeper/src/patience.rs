@@ -1,0 +1,136 @@
+//! How long a claim is willing to wait.
+
+use crate::claim::Claim;
+use crate::clock::Moment;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+type OnQueued = Box<dyn Fn(usize) + Send + Sync>;
+
+/// How long a claim is willing to wait, told to a backend.
+///
+/// Patience runs out when its time limit passes or when the caller goes away, whichever is
+/// first. A backend that queues says so with [`queued`](Self::queued).
+pub struct Patience {
+    until: Option<Moment>,
+    gone: CancellationToken,
+    place: AtomicUsize,
+    on_queued: Option<OnQueued>,
+}
+
+impl Patience {
+    /// Not waiting at all: take it now or not.
+    pub fn none() -> Self {
+        Self::until(Some(Moment::now()))
+    }
+
+    /// Waiting until the caller goes away.
+    pub fn endless() -> Self {
+        Self::until(None)
+    }
+
+    /// Waiting until `moment`, or without a limit.
+    pub fn until(moment: Option<Moment>) -> Self {
+        let gone = CancellationToken::new();
+        Self { until: moment, gone, place: AtomicUsize::new(0), on_queued: None }
+    }
+
+    pub(crate) fn on_queued(mut self, tell: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.on_queued = Some(Box::new(tell));
+        self
+    }
+
+    /// Time left; `None` when there is no limit.
+    pub fn remaining(&self) -> Option<Duration> {
+        if self.gone.is_cancelled() {
+            return Some(Duration::ZERO);
+        }
+        self.until.map(Moment::remaining)
+    }
+
+    /// Whether it has run out. A backend asks this first: with no patience at all it must not
+    /// queue.
+    pub fn is_over(&self) -> bool {
+        self.remaining().is_some_and(|left| left.is_zero())
+    }
+
+    /// Resolves when patience runs out, never early.
+    pub async fn over(&self) {
+        match self.until {
+            None => self.gone.cancelled().await,
+            Some(until) => tokio::select! {
+                () = self.gone.cancelled() => {}
+                () = until.reached() => {}
+            },
+        }
+    }
+
+    /// Says that the claim now waits as number `place`, counted from 1. Called again whenever
+    /// the place is learnt anew; the last one is reported when the wait is in vain.
+    pub fn queued(&self, place: usize) {
+        let first_time = self.place.swap(place, Ordering::Relaxed) == 0;
+        if let Some(tell) = self.on_queued.as_ref().filter(|_| first_time) {
+            tell(place);
+        }
+    }
+
+    pub(crate) fn place(&self) -> Option<usize> {
+        Some(self.place.load(Ordering::Relaxed)).filter(|place| *place > 0)
+    }
+
+    /// Ends it: the caller went away.
+    pub(crate) fn abandon(&self) {
+        self.gone.cancel();
+    }
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Patience({:?} left)", self.remaining())
+    }
+}
+
+/// Trying again in the background until the store has dropped the claim by itself.
+#[derive(Debug)]
+pub(crate) struct Insistence {
+    give_up: Moment,
+    pause: Duration,
+}
+
+impl Insistence {
+    pub(crate) fn until_expiry_of(claim: &Claim) -> Self {
+        Self { give_up: Moment::now() + claim.ttl, pause: Duration::from_millis(20) }
+    }
+
+    /// Pauses, longer each time; `false` when there is no point in another try.
+    pub(crate) async fn again(&mut self) -> bool {
+        if Moment::now() + self.pause >= self.give_up {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(Duration::from_secs(2));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_at_its_limit_or_when_abandoned() {
+        assert!(Patience::none().is_over());
+        let limited = Patience::until(Some(Moment::now() + Duration::from_secs(5)));
+        assert!(!limited.is_over());
+        let start = Moment::now();
+        limited.over().await;
+        assert!(Moment::now().since(start) >= Duration::from_secs(5));
+        let endless = Patience::endless();
+        assert_eq!(endless.remaining(), None);
+        endless.abandon();
+        endless.over().await;
+        assert!(endless.is_over());
+    }
+}

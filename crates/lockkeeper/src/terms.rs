@@ -1,0 +1,138 @@
+//! The terms of a claim, set the same way on everything that can be acquired.
+
+use crate::claim::{Claim, Mode, Owner};
+use crate::core::{Attempt, Core};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Bounds;
+use crate::name::Name;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
+const SHORTEST_TTL: Duration = Duration::from_millis(20);
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_BOUND: Duration = Duration::from_secs(366 * 24 * 3600);
+const LONGEST_NOTE: usize = 1000;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) note: Arc<str>,
+    pub(crate) bounds: Bounds,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { ttl: DEFAULT_TTL, owner: None, note: "".into(), bounds: Bounds::default() }
+    }
+}
+
+impl Terms {
+    /// Checks the terms against what the backend can do, and makes the claim.
+    pub(crate) fn attempt(&self, core: &Core, name: Name, mode: Mode) -> Result<Attempt> {
+        self.check(core, mode)?;
+        let id = core.ids.next();
+        let owner = self.owner.clone().unwrap_or_else(|| Owner::from_id(id.to_string()));
+        let claim = Claim {
+            id,
+            name,
+            mode,
+            owner,
+            ttl: self.ttl,
+            whom: core.whom.clone(),
+            note: self.note.clone(),
+        };
+        Ok(Attempt { claim, bounds: self.bounds, named_owner: self.owner.is_some() })
+    }
+
+    fn check(&self, core: &Core, mode: Mode) -> Result<()> {
+        let config = |message: String| Err(Error::new(ErrorKind::Config, message));
+        if !(SHORTEST_TTL..=LONGEST_TTL).contains(&self.ttl) {
+            return config(format!(
+                "a ttl is between {SHORTEST_TTL:?} and 24 hours, not {:?}: a claim is renewed \
+                 for as long as its holder lives, so the ttl need not cover the work",
+                self.ttl
+            ));
+        }
+        for (what, bound) in
+            [("max_hold", self.bounds.max_hold), ("min_hold", self.bounds.min_hold)]
+        {
+            if bound.is_some_and(|bound| bound.is_zero() || bound > LONGEST_BOUND) {
+                return config(format!("{what} is more than zero and at most 366 days"));
+            }
+        }
+        if let Bounds { max_hold: Some(most), min_hold: Some(least) } = self.bounds
+            && least > most
+        {
+            return config(format!("min_hold ({least:?}) is longer than max_hold ({most:?})"));
+        }
+        if self.note.len() > LONGEST_NOTE {
+            return config(format!("a note has at most {LONGEST_NOTE} bytes"));
+        }
+        if mode == (Mode::Permit { of: 0 }) {
+            return config("a semaphore needs at least one permit".into());
+        }
+        let capability = core.backend.capability();
+        if !capability.has(mode) {
+            let what = if mode == Mode::Shared { "shared mode" } else { "permits" };
+            return Err(unsupported(core, what));
+        }
+        if self.bounds.min_hold.is_some() && !capability.linger {
+            return Err(unsupported(core, "min_hold"));
+        }
+        Ok(())
+    }
+}
+
+/// The refusal of something this backend does not have, naming one that does.
+pub(crate) fn unsupported(core: &Core, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{} has no {what}: use sqlite: or memory:, which do", core.backend),
+    )
+}
+
+/// The setters of [`Terms`], for a builder with a field `terms`.
+macro_rules! terms_setters {
+    () => {
+        /// How long the store keeps the claim without a renewal: the time others wait after a
+        /// crash. Renewed every third of it. Default 30 s.
+        #[must_use]
+        pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
+            self.terms.ttl = ttl;
+            self
+        }
+
+        /// Whose claims count as one: an owner that asks again for what it holds gets it at
+        /// once. Without this every guard is its own owner.
+        #[must_use]
+        pub fn owner(mut self, owner: &crate::claim::Owner) -> Self {
+            self.terms.owner = Some(owner.clone());
+            self
+        }
+
+        /// Free text shown to those who wait, at most 1000 bytes.
+        #[must_use]
+        pub fn note(mut self, note: &str) -> Self {
+            self.terms.note = note.into();
+            self
+        }
+
+        /// The longest time to hold: then the claim counts as lost. For work that may hang.
+        #[must_use]
+        pub fn max_hold(mut self, most: std::time::Duration) -> Self {
+            self.terms.bounds.max_hold = Some(most);
+            self
+        }
+
+        /// The shortest time to hold: released earlier, the claim stays in the store for the
+        /// rest of it, even when this process ends. For jobs that run once per period.
+        #[must_use]
+        pub fn min_hold(mut self, least: std::time::Duration) -> Self {
+            self.terms.bounds.min_hold = Some(least);
+            self
+        }
+    };
+}
+pub(crate) use terms_setters;
