@@ -1,0 +1,253 @@
+//! What can be asked for on the command line.
+
+use crate::duration;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  the command's own, or 128+n when signal n ended it
+  64   wrong usage
+  69   the store is unreachable or unusable
+  75   the lock was not acquired (another code with -E)
+  77   the store refused us
+  79   the lock was lost and the command was stopped
+  126  the command cannot be executed
+  127  the command was not found
+
+The command's environment:
+  LOCKKEEPER_NAME   the name, or the names separated by commas
+  LOCKKEEPER_TOKEN  the fencing token of each name, in the same order
+  LOCKKEEPER_MODE   exclusive, shared or permit
+  LOCKKEEPER_STORE  the store, for a run within this one
+  LOCKKEEPER_OWNER  the owner: a run within this run takes the same name again without waiting
+
+Examples:
+  lockkeeper run nightly-backup -- backup.sh --full
+  lockkeeper run -n --min-hold 50s cron/report -- report.sh
+  lockkeeper run --slots 3 -w 10m downloads -- curl -O https://example.org/large.iso";
+
+/// Runs commands under distributed locks, and shows who holds them.
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a command while holding a lock
+    #[command(after_long_help = EXIT_CODES)]
+    Run(RunArguments),
+    /// List the locks that are held or waited for
+    Ls(LsArguments),
+    /// Show who holds a lock and who waits for it
+    Show(ShowArguments),
+    /// Take a lock from its holder and let the next one in
+    ///
+    /// The holder is told and, if it is `lockkeeper run`, its command is stopped. But it may be
+    /// at work for a moment longer: only a resource that checks tokens is safe from it.
+    Break(BreakArguments),
+    /// Print every kind of store and what it promises
+    Recipes(RecipesArguments),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or the one of a subcommand
+    Man {
+        /// The subcommand
+        verb: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArguments {
+    /// The store that keeps the locks, as a URL; see `lockkeeper recipes`
+    ///
+    /// A password given here can be seen in the list of processes; in the variable it cannot.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LOCKKEEPER_STORE",
+        hide_env_values = true,
+        default_value = "sqlite:"
+    )]
+    pub(crate) store: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Share the lock with others that share it
+    #[arg(short, long, conflicts_with = "slots")]
+    pub(crate) shared: bool,
+
+    /// Let up to N hold the lock at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) slots: Option<u32>,
+
+    /// Wait at most this long for the lock [default: for ever]
+    #[arg(short, long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait at all
+    #[arg(short = 'n', long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// How long others wait after a crash of this machine; renewed while the command runs
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) ttl: Duration,
+
+    /// Stop the command when it has held the lock for this long
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// Keep the lock for at least this long, even when the command ends earlier
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the ttl
+    /// [default: 5s]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) grace: Option<Duration>,
+
+    /// What to do with the command when the lock is lost
+    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    pub(crate) on_lost: OnLost,
+
+    /// The exit code when the lock was not acquired
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::NOT_ACQUIRED)]
+    pub(crate) conflict_exit_code: u8,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+
+    /// The lock; several, separated by commas, are taken all or none
+    #[arg(value_name = "NAME[,NAME…]")]
+    pub(crate) names: String,
+
+    /// The command and its arguments; no shell in between
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_hint = clap::ValueHint::CommandWithArguments
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// Stop it
+    Kill,
+    /// Print a warning and let it go on
+    Warn,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArguments {
+    /// Only names that start with this
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// The lock
+    pub(crate) name: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BreakArguments {
+    /// The lock
+    pub(crate) name: String,
+
+    /// The token it is held with, as `show` prints it: a later holder is left alone
+    #[arg(long, value_name = "T")]
+    pub(crate) token: NonZeroU64,
+
+    /// Why; the holder is told
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) reason: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecipesArguments {
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+
+    /// Print a Markdown table
+    #[arg(long)]
+    pub(crate) markdown: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(words: &[&str]) -> Result<RunArguments, clap::Error> {
+        let words = ["lockkeeper", "run"].iter().chain(words);
+        match Arguments::try_parse_from(words)?.verb {
+            Verb::Run(asked) => Ok(asked),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_command_keeps_its_own_options_with_and_without_dashes() {
+        for words in [
+            &["-n", "x", "ls", "-n", "--ttl", "--", "a"][..],
+            &["-n", "x", "--", "ls", "-n", "--ttl", "--", "a"],
+        ] {
+            let asked = run(words).unwrap();
+            assert!(asked.no_wait);
+            assert_eq!(asked.names, "x");
+            assert_eq!(asked.command, ["ls", "-n", "--ttl", "--", "a"]);
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused() {
+        assert!(run(&["-n", "-w", "1s", "x", "true"]).is_err());
+        assert!(run(&["-s", "--slots", "2", "x", "true"]).is_err());
+        assert!(run(&["-E", "256", "x", "true"]).is_err());
+        assert!(run(&["-E", "-1", "x", "true"]).is_err());
+        assert!(run(&["--slots", "0", "x", "true"]).is_err());
+        assert!(run(&["x"]).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! `ls` and `show`.
+
+use crate::arguments::{LsArguments, ShowArguments};
+use crate::exit::{self, Failure};
+use crate::text::{shortened, span, visible};
+use crate::{json, output, table};
+use lockkeeper::FencingToken;
+use lockkeeper::backend::{HolderView, LockView};
+
+/// The longest note in a list; `show` has it whole.
+const NOTE_IN_LIST: usize = 60;
+const ABSENT: &str = "-";
+
+pub(crate) async fn ls(asked: &LsArguments) -> Result<u8, Failure> {
+    let keeper = lockkeeper::connect(&asked.store.store).await?;
+    let views = keeper.list(&asked.prefix).await?;
+    if asked.json {
+        let locks: Vec<_> = views.iter().map(json::Lock::from).collect();
+        output::print(json::line(&locks));
+    } else if views.is_empty() {
+        output::say(&nothing_under(&asked.prefix));
+    } else {
+        output::print(list(&views));
+    }
+    Ok(code(&views))
+}
+
+pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
+    let keeper = lockkeeper::connect(&asked.store.store).await?;
+    let view = keeper.show(&asked.name).await?;
+    if asked.json {
+        output::print(json::line(&json::Lock::from(&view)));
+    } else if view.holders.is_empty() && view.waiters.is_empty() {
+        output::say(&format!("{:?} is free", asked.name));
+    } else {
+        output::print(portrait(&view));
+    }
+    Ok(code(std::slice::from_ref(&view)))
+}
+
+fn code(views: &[LockView]) -> u8 {
+    let held = views.iter().any(|view| !view.holders.is_empty());
+    if held { exit::FINE } else { exit::NOTHING }
+}
+
+fn nothing_under(prefix: &str) -> String {
+    match prefix {
+        "" => "no lock is held".to_owned(),
+        _ => format!("no lock is held whose name starts with {prefix:?}"),
+    }
+}
+
+/// One line per holder, the number of those who wait on the first of each name.
+fn list(views: &[LockView]) -> String {
+    let mut rows = Vec::new();
+    for view in views {
+        let name = visible(view.name.as_str());
+        let mut waiting = match view.waiters.len() {
+            0 => ABSENT.to_owned(),
+            number => number.to_string(),
+        };
+        for holder in &view.holders {
+            let [whom, mode, held, expires, token, note] = cells(holder);
+            let waiting = std::mem::replace(&mut waiting, ABSENT.to_owned());
+            let note = shortened(&note, NOTE_IN_LIST);
+            rows.push([name.clone(), whom, mode, held, expires, token, waiting, note]);
+        }
+        if view.holders.is_empty() {
+            let nobody = || ABSENT.to_owned();
+            let (none, no_note) = (nobody(), String::new());
+            rows.push([name, none, nobody(), nobody(), nobody(), nobody(), waiting, no_note]);
+        }
+    }
+    let titles = ["NAME", "HOLDER", "MODE", "HELD", "EXPIRES", "TOKEN", "WAITING", "NOTE"];
+    table::lay_out("", titles, &rows)
+}
+
+fn portrait(view: &LockView) -> String {
+    let mut text = format!("{}\n", visible(view.name.as_str()));
+    if view.holders.is_empty() {
+        text += "\nheld by nobody\n";
+    } else {
+        let rows: Vec<_> = view.holders.iter().map(cells).collect();
+        let titles = ["HOLDER", "MODE", "HELD", "EXPIRES", "TOKEN", "NOTE"];
+        text += "\nheld by\n";
+        text += &table::lay_out("  ", titles, &rows);
+    }
+    if !view.waiters.is_empty() {
+        let rows = view.waiters.iter().enumerate().map(|(index, waiter)| {
+            [
+                (index + 1).to_string(),
+                visible(&waiter.whom),
+                waiter.mode.to_string(),
+                span(waiter.waiting_for),
+                visible(&waiter.note),
+            ]
+        });
+        let rows: Vec<_> = rows.collect();
+        text += "\nwaited for by\n";
+        text += &table::lay_out("  ", ["PLACE", "WAITER", "MODE", "WAITING", "NOTE"], &rows);
+    }
+    text
+}
+
+fn cells(holder: &HolderView) -> [String; 6] {
+    let mut mode = holder.mode.to_string();
+    if holder.count > 1 {
+        mode += &format!(" ×{}", holder.count);
+    }
+    [
+        visible(&holder.whom),
+        mode,
+        span(holder.held_for),
+        format!("in {}", span(holder.expires_in)),
+        holder.token.map_or_else(|| ABSENT.to_owned(), |token: FencingToken| token.to_string()),
+        visible(&holder.note),
+    ]
+}

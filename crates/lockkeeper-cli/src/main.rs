@@ -1,0 +1,73 @@
+//! `lockkeeper`: runs commands under distributed locks, and shows who holds them.
+
+mod arguments;
+mod break_lock;
+mod duration;
+mod exit;
+mod inspect;
+mod json;
+mod manual;
+mod output;
+mod recipes;
+#[cfg(unix)]
+mod run;
+mod table;
+mod text;
+
+use arguments::{Arguments, Verb};
+use clap::Parser;
+use exit::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = run::shim::if_asked(std::env::args_os())
+        .or_else(|| run::warden::if_asked(std::env::args_os()))
+    {
+        return ExitCode::from(code);
+    }
+    let code = match Arguments::try_parse() {
+        Ok(arguments) => obey(&arguments.verb).unwrap_or_else(|failure| {
+            output::say(&failure.message);
+            failure.code
+        }),
+        Err(refusal) => {
+            // Nothing is left to do when even this cannot be printed.
+            let _ = refusal.print();
+            if refusal.use_stderr() { exit::USAGE } else { exit::FINE }
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn obey(verb: &Verb) -> Result<u8, Failure> {
+    match verb {
+        #[cfg(unix)]
+        Verb::Run(asked) => run::run(asked),
+        #[cfg(not(unix))]
+        Verb::Run(_) => Err(Failure::usage("`run` needs a Unix system: it works with signals")),
+        Verb::Ls(asked) => wait_for(inspect::ls(asked)),
+        Verb::Show(asked) => wait_for(inspect::show(asked)),
+        Verb::Break(asked) => wait_for(break_lock::break_lock(asked)),
+        Verb::Recipes(asked) => Ok(recipes::print(asked)),
+        Verb::Completions { shell } => Ok(manual::completions(*shell)),
+        Verb::Man { verb } => manual::man(verb.as_deref()),
+    }
+}
+
+/// Runs `work` to its end on the calling thread.
+fn wait_for<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(work);
+    // A store that does not answer must not keep the command from ending.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(exit::NO_STORE, format!("cannot start: {error}")))
+}

@@ -1,0 +1,172 @@
+//! Waiting for the lock, and saying for whom.
+
+use super::held::Held;
+use super::plan::Plan;
+use crate::exit::Failure;
+use crate::output;
+use crate::text::visible;
+use lockkeeper::backend::LockView;
+use lockkeeper::{ErrorKind, Keeper, Lock, Mode, Multi, Owner, Result};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long we wait in silence, and how often we look again after.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How often we say the same thing again.
+const REMINDER: Duration = Duration::from_secs(30);
+
+/// Takes what the plan names, or says why not.
+///
+/// Cancel safe: dropped, it leaves the queue.
+pub(crate) async fn take(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Held, Failure> {
+    let taken = tokio::select! {
+        taken = contend(keeper, plan, owner) => taken,
+        never = tell_whom_we_wait_for(keeper, plan, owner) => never,
+    };
+    match taken {
+        Ok(Some(held)) => Ok(held),
+        Ok(None) => Err(not_free(keeper, plan, owner).await),
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            Err(Failure { code: plan.conflict_code, ..error.into() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets the same terms on a [`Lock`] or a [`Multi`].
+macro_rules! with_terms {
+    ($claim:expr, $plan:expr, $owner:expr) => {{
+        let mut claim = $claim.ttl($plan.ttl).owner($owner).note(&$plan.note);
+        if let Some(most) = $plan.max_hold {
+            claim = claim.max_hold(most);
+        }
+        if let Some(least) = $plan.min_hold {
+            claim = claim.min_hold(least);
+        }
+        claim
+    }};
+}
+
+async fn contend(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Option<Held>> {
+    if let [name] = &plan.names[..] {
+        let name = name.as_str();
+        let lock = match plan.mode {
+            Mode::Shared => keeper.rw_lock(name).read(),
+            Mode::Permit { of } => keeper.semaphore(name, of),
+            _ => keeper.lock(name),
+        };
+        let lock: Lock = with_terms!(lock, plan, owner);
+        Ok(match plan.wait {
+            None => Some(lock.acquire().await?),
+            Some(Duration::ZERO) => lock.try_acquire().await?,
+            Some(limit) => Some(lock.acquire_within(limit).await?),
+        }
+        .map(Held::One))
+    } else {
+        let names = plan.names.iter().map(|name| name.as_str());
+        let locks: Multi = with_terms!(keeper.multi(names), plan, owner);
+        Ok(match plan.wait {
+            None => Some(locks.acquire().await?),
+            Some(Duration::ZERO) => locks.try_acquire().await?,
+            Some(limit) => Some(locks.acquire_within(limit).await?),
+        }
+        .map(Held::Several))
+    }
+}
+
+/// Looks at the queue for as long as it is polled; returns never.
+async fn tell_whom_we_wait_for<T>(keeper: &Keeper, plan: &Plan, owner: &Owner) -> T {
+    let mut last: Option<(Obstacle, Instant)> = None;
+    loop {
+        sleep(GLANCE).await;
+        let Some(obstacle) = Obstacle::find(keeper, plan, owner).await else { continue };
+        let known = last.as_ref().is_some_and(|(before, said)| {
+            obstacle.is_much_like(before) && said.elapsed() < REMINDER
+        });
+        if !known {
+            // Waited for, so that a stuck stderr does not pile up lines.
+            let _ = output::say_aside(obstacle.to_string()).await;
+            last = Some((obstacle, Instant::now()));
+        }
+    }
+}
+
+async fn not_free(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Failure {
+    let message = match Obstacle::find(keeper, plan, owner).await {
+        Some(Obstacle { name, held: Some(held), .. }) => {
+            format!("{name:?} is not free: held by {}", held.line)
+        }
+        _ => {
+            let names: Vec<_> = plan.names.iter().map(|name| format!("{name:?}")).collect();
+            format!("{} is not free", names.join(", "))
+        }
+    };
+    Failure::new(plan.conflict_code, message)
+}
+
+/// What is between us and the lock.
+struct Obstacle {
+    name: String,
+    held: Option<Holders>,
+    place: Option<usize>,
+}
+
+struct Holders {
+    owners: Vec<Owner>,
+    line: String,
+}
+
+impl Obstacle {
+    /// `None` when nothing is in the way at this moment, or the store did not say.
+    async fn find(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Option<Self> {
+        let mut names: Vec<_> = plan.names.iter().collect();
+        names.sort();
+        for name in names {
+            match keeper.show(name.as_str()).await {
+                Ok(view) => {
+                    if let Some(obstacle) = Self::seen_in(&view, owner) {
+                        return Some(obstacle);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
+                    return Some(Self { name: names.join(","), held: None, place: None });
+                }
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    fn seen_in(view: &LockView, owner: &Owner) -> Option<Self> {
+        let place = view.place_of(owner);
+        // Of several names we hold the first ones ourselves.
+        let ours = view.holders.iter().any(|holder| holder.owner == *owner);
+        if ours && place.is_none() {
+            return None;
+        }
+        let line = view.holders_line()?;
+        let owners = view.holders.iter().map(|holder| holder.owner.clone()).collect();
+        let held = Some(Holders { owners, line: visible(&line) });
+        Some(Self { name: view.name.to_string(), held, place })
+    }
+
+    /// Whether saying it again would tell nothing new.
+    fn is_much_like(&self, other: &Self) -> bool {
+        let owners = |it: &Self| it.held.as_ref().map(|held| held.owners.clone());
+        self.name == other.name && self.place == other.place && owners(self) == owners(other)
+    }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "waiting for {:?}", self.name)?;
+        if let Some(held) = &self.held {
+            write!(f, ": held by {}", held.line)?;
+        }
+        match self.place {
+            Some(place) => write!(f, "; place {place} in the queue"),
+            None => Ok(()),
+        }
+    }
+}

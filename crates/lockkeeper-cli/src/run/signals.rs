@@ -1,0 +1,123 @@
+//! The signals that are not for us.
+
+use crate::exit::{self, Failure};
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Passed on to the command; before there is one, those that end a process end us.
+///
+/// Left out are those that cannot be caught, those by which a process learns of its own fault (a
+/// SIGSEGV of ours is not the command's), and the real-time ones, which end us and so the command.
+const PASSED_ON: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGXCPU,
+    Signal::SIGIO,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    Signal::SIGPWR,
+    Signal::SIGWINCH,
+    Signal::SIGURG,
+    Signal::SIGCONT,
+];
+
+/// By default these do nothing to a process.
+const HARMLESS: &[Signal] = &[Signal::SIGWINCH, Signal::SIGURG, Signal::SIGCONT];
+
+/// Caught only once the lock is held: stopped, we could not renew it. A waiter may be stopped.
+const STOPPING: &[Signal] = &[Signal::SIGTSTP, Signal::SIGTTIN];
+
+pub(crate) struct Signals {
+    received: mpsc::UnboundedReceiver<Signal>,
+    tell: mpsc::UnboundedSender<Signal>,
+    ignored: Ignored,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let (tell, received) = mpsc::unbounded_channel();
+        let signals = Self { received, tell, ignored: Ignored::at_start() };
+        signals.catch(PASSED_ON)?;
+        Ok(signals)
+    }
+
+    /// From now on nothing but SIGSTOP stops us.
+    pub(crate) fn refuse_to_stop(&self) -> Result<(), Failure> {
+        self.catch(STOPPING)
+    }
+
+    /// Signals that were ignored when we began (`nohup`) stay so: caught, they would no longer be
+    /// ignored in the command either.
+    fn catch(&self, wanted: &[Signal]) -> Result<(), Failure> {
+        for &one in wanted.iter().filter(|one| !self.ignored.contains(**one)) {
+            let mut stream = signal(SignalKind::from_raw(one as i32)).map_err(|error| {
+                Failure::new(exit::NO_STORE, format!("cannot listen for {one}: {error}"))
+            })?;
+            let tell = self.tell.clone();
+            tokio::spawn(async move {
+                while stream.recv().await.is_some() && tell.send(one).is_ok() {}
+            });
+        }
+        Ok(())
+    }
+
+    /// The next signal. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Signal {
+        match self.received.recv().await {
+            Some(signal) => signal,
+            // Not reached: we have a sender ourselves.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next signal that ends a process. Cancel safe.
+    pub(crate) async fn ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if !HARMLESS.contains(&signal) && !STOPPING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+}
+
+/// The signals this process was started with set to be ignored.
+struct Ignored(u64);
+
+impl Ignored {
+    fn at_start() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self(mask_in(&status).unwrap_or_default())
+    }
+
+    fn contains(&self, signal: Signal) -> bool {
+        self.0 & (1 << (signal as i32 - 1)) != 0
+    }
+}
+
+fn mask_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_ignored_signals_is_read() {
+        let ignored =
+            Ignored(mask_in("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n").unwrap());
+        assert!(ignored.contains(Signal::SIGHUP));
+        assert!(ignored.contains(Signal::SIGPIPE));
+        assert!(!ignored.contains(Signal::SIGTERM));
+        assert_eq!(mask_in("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The command runs: signals go in, its exit code comes out, and it stops before the lock does.
+
+use super::child::{Change, Child, exit_code};
+use super::held::Held;
+use super::plan::Plan;
+use super::signals::Signals;
+use crate::arguments::OnLost;
+use crate::text::visible;
+use crate::{exit, output};
+use lockkeeper::backend::Moment;
+use nix::sys::signal::Signal;
+use std::process::ExitStatus;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// How often a timer is checked against the clock of validity, which goes on while the machine
+/// sleeps and timers do not.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How often a command that wants the terminal is offered it, and a group is looked for.
+const OFTEN: Duration = Duration::from_millis(100);
+/// How long a stuck stderr can delay the end.
+const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// Stays with the command until it has ended; returns our exit code.
+pub(crate) async fn supervise(child: Child, held: &Held, plan: &Plan, signals: &mut Signals) -> u8 {
+    let mut watch = Watch { child, held, plan, kill_at: None, killed: false, said: Vec::new() };
+    let status = watch.until_ended(signals).await;
+    if watch.kill_at.is_some() {
+        watch.until_all_ended().await;
+    }
+    watch.child.return_terminal(status.code().is_none());
+    for line in watch.said {
+        let _ = timeout(LAST_WORD, line).await;
+    }
+    if watch.kill_at.is_some() { exit::LOST } else { exit_code(status) }
+}
+
+struct Watch<'a> {
+    child: Child,
+    held: &'a Held,
+    plan: &'a Plan,
+    /// Set once the command was told to stop because of the lock.
+    kill_at: Option<Moment>,
+    killed: bool,
+    said: Vec<JoinHandle<()>>,
+}
+
+impl Watch<'_> {
+    async fn until_ended(&mut self, signals: &mut Signals) -> ExitStatus {
+        let mut warned = false;
+        let mut wants_terminal = false;
+        let kills = self.plan.on_lost == OnLost::Kill;
+        let lost = self.held.lost();
+        loop {
+            let stopping = self.kill_at.is_some();
+            tokio::select! {
+                biased;
+                change = self.child.change() => match change {
+                    Change::Ended(status) => return status,
+                    Change::Stopped(signal) => wants_terminal = self.stopped_by(signal),
+                },
+                () = reached(self.kill_at), if stopping && !self.killed => self.kill(),
+                () = lost.cancelled(), if !stopping && !warned => {
+                    warned = true;
+                    if kills {
+                        self.stop();
+                    }
+                    self.say_lost(kills);
+                }
+                () = about_to_run_out(self.held, self.plan), if kills && !stopping => {
+                    self.stop();
+                    let names = self.held.names_quoted();
+                    self.say(format!(
+                        "{names} cannot be renewed: stopping the command before the lock runs out"
+                    ));
+                }
+                signal = signals.next() => { self.child.send(signal); }
+                () = sleep(OFTEN), if wants_terminal => {
+                    wants_terminal = !self.child.give_terminal_and_go_on();
+                }
+            }
+        }
+    }
+
+    /// Asks the command to stop, and sets the time by which it must have.
+    fn stop(&mut self) {
+        let left = self.held.until_others().saturating_sub(reserve(self.plan.ttl));
+        self.kill_at = Some(Moment::now() + self.plan.grace.min(left));
+        self.child.send(Signal::SIGTERM);
+        // One that is stopped must go on to hear it.
+        self.child.send(Signal::SIGCONT);
+    }
+
+    fn kill(&mut self) {
+        self.killed = true;
+        if !self.child.send(Signal::SIGKILL) {
+            self.say("the command belongs to another user and could not be stopped".into());
+        }
+    }
+
+    /// The command has ended, but what it started has the same time to.
+    async fn until_all_ended(&mut self) {
+        while self.child.is_there() && !self.killed {
+            let left = self.kill_at.map_or(Duration::ZERO, Moment::remaining);
+            if left.is_zero() {
+                self.kill();
+            } else {
+                sleep(left.min(OFTEN)).await;
+            }
+        }
+    }
+
+    /// Whether the command now waits for the terminal.
+    fn stopped_by(&mut self, signal: Signal) -> bool {
+        match signal {
+            Signal::SIGTTIN | Signal::SIGTTOU => {
+                let waits = !self.child.give_terminal_and_go_on();
+                if waits {
+                    self.say(
+                        "the command waits for the terminal: bring it to the foreground".into(),
+                    );
+                }
+                waits
+            }
+            // Someone's deliberate act, by another way than the terminal.
+            Signal::SIGSTOP if !self.child.has_terminal() => false,
+            _ => {
+                self.say("a command under a lock cannot be suspended: it goes on".into());
+                self.child.send(Signal::SIGCONT);
+                false
+            }
+        }
+    }
+
+    fn say_lost(&mut self, stopping: bool) {
+        let and = if stopping { "stopping the command" } else { "the command goes on without it" };
+        let message = match self.held.loss() {
+            Some((name, why)) => {
+                format!("the lock {name:?} was lost: {}; {and}", visible(&why.to_string()))
+            }
+            None => format!("the lock was lost; {and}"),
+        };
+        self.say(message);
+    }
+
+    fn say(&mut self, message: String) {
+        self.said.push(output::say_aside(message));
+    }
+}
+
+/// The part of the lease left unused, for the kernel to deliver SIGKILL in.
+fn reserve(ttl: Duration) -> Duration {
+    (ttl / 20).min(Duration::from_millis(200))
+}
+
+async fn reached(moment: Option<Moment>) {
+    match moment {
+        None => std::future::pending().await,
+        Some(moment) => moment.reached().await,
+    }
+}
+
+/// Waits until so little of the lease is left that the command must begin to stop now. While
+/// renewals are answered that never comes.
+async fn about_to_run_out(held: &Held, plan: &Plan) {
+    let needed = plan.grace + reserve(plan.ttl);
+    loop {
+        let spare = held.until_others().saturating_sub(needed);
+        if spare.is_zero() {
+            return;
+        }
+        sleep(spare.min(GLANCE)).await;
+    }
+}

@@ -1,0 +1,83 @@
+//! What is printed for reading and for other programs.
+
+use crate::support::{World, code, lockkeeper, stdout};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+fn printed(words: &[&str]) -> String {
+    let output = lockkeeper(words).output().unwrap();
+    assert_eq!(code(&output), 0, "{output:?}");
+    stdout(&output)
+}
+
+#[test]
+fn recipes_in_three_forms_name_every_store() {
+    let (human, markdown) = (printed(&["recipes"]), printed(&["recipes", "--markdown"]));
+    let json: Value = serde_json::from_str(&printed(&["recipes", "--json"])).unwrap();
+    for recipe in json.as_array().unwrap() {
+        let example = recipe["example"].as_str().unwrap();
+        assert!(human.contains(example), "{human}");
+        assert!(markdown.contains(&format!("| `{example}` |")), "{markdown}");
+    }
+    let titles = "| store URL | recipe | reach | shared | permits | fair | fencing | re-entrant | \
+                  min_hold | wakes | durable | feature |";
+    assert_eq!(markdown.lines().next(), Some(titles));
+    let columns = |line: &str| line.matches('|').count();
+    assert!(markdown.lines().all(|line| columns(line) == columns(titles)), "{markdown}");
+}
+
+#[test]
+fn the_readme_shows_the_table_as_it_is() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let table = printed(&["recipes", "--markdown"]);
+    assert!(readme.contains(&table), "put this into README.md (cargo xtask table):\n{table}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_complete() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(printed(&["completions", shell]).contains("max-hold"), "{shell}");
+    }
+    assert!(printed(&["man"]).contains(".TH lockkeeper 1"));
+    let run = printed(&["man", "run"]);
+    assert!(run.contains(".TH lockkeeper-run 1"), "{run}");
+    assert!(run.contains("LOCKKEEPER_TOKEN") && run.contains("the lock was lost"), "{run}");
+    assert!(printed(&["run", "--help"]).contains("LOCKKEEPER_TOKEN"));
+    assert!(printed(&["--version"]).starts_with("lockkeeper "));
+}
+
+#[test]
+fn nobody_reading_is_no_disaster() {
+    let world = World::new();
+    let _holder = world.holder(&[], "x");
+    for words in [
+        &["ls"][..],
+        &["ls", "--json"],
+        &["recipes"],
+        &["man"],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let mut command = world.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+        assert_eq!(code(&output), 0, "{words:?}");
+    }
+}
+
+#[test]
+fn neither_output_being_open_is_no_disaster() {
+    let world = World::new();
+    let script = r#"exec "$0" "$@" >&- 2>&-"#;
+    for (words, wanted) in
+        [(&["ls"][..], 1), (&["run", "", "true"], 64), (&["run", "x", "true"], 0)]
+    {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")]).args(words);
+        command.env("LOCKKEEPER_STORE", world.store());
+        assert_eq!(command.status().unwrap().code(), Some(wanted), "{words:?}");
+    }
+}
