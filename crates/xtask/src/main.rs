@@ -1,0 +1,135 @@
+//! The developer's commands: `cargo xtask test` and its parts.
+
+use anyhow::{Context, Result, bail};
+use std::process::Command;
+use std::time::Instant;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test       everything that must hold: format, lints, docs, tests, examples, licences
+  bench      the figures the README names, as ratios measured in one run
+  table      print the capability table of the README";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => test(),
+        ["bench"] => cargo(&["bench", "--package", "lockkeeper"]),
+        ["table"] => {
+            cargo(&["run", "--quiet", "--package", "lockkeeper-cli", "--", "recipes", "--markdown"])
+        }
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("there is no such command\n\n{USAGE}"),
+    }
+}
+
+/// One thing that must hold.
+struct Step {
+    what: &'static str,
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { what, arguments, environment: &[] }
+}
+
+const STEPS: &[Step] = &[
+    step("format", &["fmt", "--all", "--check"]),
+    step("lints", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]),
+    step(
+        "lints without features",
+        &[
+            "clippy",
+            "--package",
+            "lockkeeper",
+            "--no-default-features",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ],
+    ),
+    step(
+        "the library where CLOCK_BOOTTIME is missing",
+        &[
+            "rustc",
+            "--package",
+            "lockkeeper",
+            "--lib",
+            "--profile",
+            "check",
+            "--",
+            "--cfg",
+            "lockkeeper_portable",
+            "--deny",
+            "warnings",
+        ],
+    ),
+    Step {
+        what: "documentation",
+        arguments: &["doc", "--workspace", "--no-deps", "--document-private-items"],
+        environment: &[("RUSTDOCFLAGS", "--deny warnings")],
+    },
+    step("tests, documentation examples and the contract of every store", &["test", "--workspace"]),
+    step(
+        "tests without features",
+        &["test", "--package", "lockkeeper", "--no-default-features", "--lib", "--test", "it"],
+    ),
+];
+
+const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];
+
+fn test() -> Result<()> {
+    let start = Instant::now();
+    for step in STEPS {
+        announce(step.what);
+        run(step.arguments, step.environment)?;
+    }
+    let store = std::env::temp_dir().join(format!("lockkeeper-examples-{}", std::process::id()));
+    std::fs::create_dir_all(&store)?;
+    let url = format!("sqlite:{}", store.join("locks.db").display());
+    for example in EXAMPLES {
+        announce(&format!("example {example}"));
+        let run = ["run", "--quiet", "--package", "lockkeeper", "--example", example];
+        cargo(&[&run[..], &["--", "--store", &url]].concat())?;
+    }
+    std::fs::remove_dir_all(&store)?;
+    licences()?;
+    println!("\neverything holds, after {:.0?}", start.elapsed());
+    Ok(())
+}
+
+/// Checks the licences and sources of the dependencies, where the tool for it is installed.
+fn licences() -> Result<()> {
+    announce("licences and sources of the dependencies");
+    let found = Command::new("cargo").args(["deny", "--version"]).output()?;
+    if !found.status.success() {
+        println!("NOT CHECKED: cargo-deny is not installed (cargo install cargo-deny)");
+        return Ok(());
+    }
+    cargo(&["deny", "check", "licenses", "bans", "sources"])
+}
+
+fn announce(what: &str) {
+    println!("\n== {what}");
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    run(arguments, &[])
+}
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).envs(environment.iter().copied());
+    let line = format!("cargo {}", arguments.join(" "));
+    let status = command.status().with_context(|| format!("cannot run {line}"))?;
+    if !status.success() {
+        bail!("failed: {line}");
+    }
+    Ok(())
+}
