@@ -83,6 +83,10 @@ impl fmt::Display for Mode {
 /// the same token, and the name is free after both are released. Every guard gets an owner of
 /// its own unless one is named.
 ///
+/// Within one keeper that holds for every store. From another keeper or process it takes a store
+/// with [`Capability::reentrant`](crate::backend::Capability::reentrant); elsewhere such a claim
+/// waits like any other.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
 /// let keeper = lockkeeper::connect("memory:").await?;

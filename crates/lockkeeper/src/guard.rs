@@ -33,7 +33,7 @@ pub struct Guard {
     /// `None` only while being consumed.
     hold: Option<Arc<Hold>>,
     /// Made when first asked for.
-    lost: OnceLock<LossSignal>,
+    lost: OnceLock<Arc<LossSignal>>,
 }
 
 /// The signal that a claim is lost, twice: one to wait on here, and a child of it to give out,
@@ -45,9 +45,9 @@ pub(crate) struct LossSignal {
 }
 
 impl LossSignal {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new() -> Arc<Self> {
         let ours = CancellationToken::new();
-        Self { theirs: ours.child_token(), ours }
+        Arc::new(Self { theirs: ours.child_token(), ours })
     }
 }
 
@@ -115,13 +115,13 @@ impl Guard {
     fn loss_signal(&self) -> &LossSignal {
         self.lost.get_or_init(|| {
             let signal = LossSignal::new();
-            self.signal_loss_to(&signal.ours);
+            self.signal_loss_to(&signal);
             signal
         })
     }
 
-    /// Has `signal` cancelled when the claim is lost, at once if it is already.
-    pub(crate) fn signal_loss_to(&self, signal: &CancellationToken) {
+    /// Has `signal` given when the claim is lost, at once if it is already.
+    pub(crate) fn signal_loss_to(&self, signal: &Arc<LossSignal>) {
         self.hold().signal_loss_to(signal);
     }
 

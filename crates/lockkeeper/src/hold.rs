@@ -4,18 +4,17 @@ use crate::backend::{Grant, Lease, Standing};
 use crate::claim::{Claim, FencingToken};
 use crate::clock::Moment;
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::What;
-use crate::guard::lost_error;
+use crate::guard::{LossSignal, lost_error};
 use crate::loss::{Alarm, LossReason};
 use crate::patience::Insistence;
 use crate::slot::{Afterwards, Slot, Teller};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 /// The bounds a caller set on a hold.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,8 +42,8 @@ struct State {
     lease: Slot,
     /// Where the rounds will find this hold next.
     next_visit: Option<Moment>,
-    /// Cancelled on loss.
-    signals: Vec<CancellationToken>,
+    /// Given on loss. Those of guards that are gone are cleared away when there are many.
+    signals: Vec<Weak<LossSignal>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,13 +53,11 @@ enum Phase {
     Over,
 }
 
-/// What ending a hold leaves to be done.
+/// Where the lease was when a hold ended.
 enum Ending {
-    /// The lease is here: release it.
-    Release(Box<dyn Lease>),
-    /// A renewal has the lease and will release it, then say so.
-    Awaited(oneshot::Receiver<Result<()>>),
-    /// It was ended before.
+    Here(Box<dyn Lease>),
+    Renewing,
+    /// It had been given back before.
     Done,
 }
 
@@ -132,12 +129,16 @@ impl Hold {
         &self.core
     }
 
-    pub(crate) fn signal_loss_to(&self, signal: &CancellationToken) {
+    pub(crate) fn signal_loss_to(&self, signal: &Arc<LossSignal>) {
         let mut state = self.state();
-        match state.phase {
-            Phase::Lost(_) => signal.cancel(),
-            Phase::Held | Phase::Over => state.signals.push(signal.clone()),
+        if matches!(state.phase, Phase::Lost(_)) {
+            return signal.ours.cancel();
         }
+        let signals = &mut state.signals;
+        if signals.len() == signals.capacity() {
+            signals.retain(|signal| signal.strong_count() > 0);
+        }
+        signals.push(Arc::downgrade(signal));
     }
 
     pub(crate) fn lost_reason(self: &Arc<Self>) -> Option<LossReason> {
@@ -299,7 +300,9 @@ impl Hold {
         };
         self.core.reentry.forget(self);
         // Outside the lock: cancelling runs the wakers of whoever waits.
-        signals.iter().for_each(CancellationToken::cancel);
+        for signal in signals.iter().filter_map(Weak::upgrade) {
+            signal.ours.cancel();
+        }
         self.core.events.emit(&self.claim, self.token, What::of_loss(&reason));
         if let Some(lease) = abandoned {
             self.core.spawn(self.clone().give_back_quietly(lease));
@@ -326,9 +329,10 @@ impl Hold {
         let outcome = if !self.drop_stake() {
             Ok(())
         } else {
-            match self.end() {
-                Ending::Release(lease) => self.clone().give_back(lease).await,
-                Ending::Awaited(told) => told.await.unwrap_or(Ok(())),
+            let (told, answer) = oneshot::channel();
+            match self.end(Afterwards::Release { told: Some(told) }) {
+                Ending::Here(lease) => self.clone().give_back(lease).await,
+                Ending::Renewing => self.released_after_renewal(answer).await,
                 Ending::Done => Ok(()),
             }
         };
@@ -343,29 +347,22 @@ impl Hold {
         if !self.drop_stake() {
             return;
         }
-        if let Ending::Release(lease) = self.end() {
+        if let Ending::Here(lease) = self.end(Afterwards::Release { told: None }) {
             self.core.spawn(self.clone().give_back_quietly(lease));
         }
     }
 
     /// Ends this guard's part without giving the claim back: it runs out by itself.
     pub(crate) fn detach(self: &Arc<Self>) {
-        if !self.drop_stake() {
-            return;
-        }
-        match self.end() {
-            Ending::Release(lease) => drop(lease),
-            Ending::Awaited(_) => {
-                let mut state = self.state();
-                if matches!(state.lease, Slot::Renewing(_)) {
-                    state.lease = Slot::Renewing(Afterwards::Forget);
-                }
-            }
-            Ending::Done => {}
+        if self.drop_stake() {
+            // The lease, if it is here, is dropped with the answer.
+            self.end(Afterwards::Forget);
         }
     }
 
-    fn end(self: &Arc<Self>) -> Ending {
+    /// Ends the hold, once: the lease if it is here; if a renewal has it, that will do with it
+    /// what `afterwards` says.
+    fn end(self: &Arc<Self>, afterwards: Afterwards) -> Ending {
         let ending = {
             let mut state = self.state();
             if state.phase == Phase::Held {
@@ -373,11 +370,10 @@ impl Hold {
                 self.unschedule(&mut state);
             }
             match std::mem::replace(&mut state.lease, Slot::Given) {
-                Slot::Here(lease) => Ending::Release(lease),
+                Slot::Here(lease) => Ending::Here(lease),
                 Slot::Renewing(Afterwards::Return) => {
-                    let (told, answer) = oneshot::channel();
-                    state.lease = Slot::Renewing(Afterwards::Release { told: Some(told) });
-                    Ending::Awaited(answer)
+                    state.lease = Slot::Renewing(afterwards);
+                    Ending::Renewing
                 }
                 other => {
                     state.lease = other;
@@ -387,6 +383,19 @@ impl Hold {
         };
         self.core.reentry.forget(self);
         ending
+    }
+
+    /// Waits for the release that follows a renewal under way, but not for a renewal that hangs:
+    /// after the deadline the claim is over anyway, and the release will still be made.
+    async fn released_after_renewal(&self, answer: oneshot::Receiver<Result<()>>) -> Result<()> {
+        let deadline = self.state().deadline;
+        tokio::select! {
+            answer = answer => answer.unwrap_or(Ok(())),
+            () = deadline.reached() => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the store did not answer the release of {:?} in time", self.claim.name),
+            )),
+        }
     }
 
     /// How long the claim must stay although it is given back.

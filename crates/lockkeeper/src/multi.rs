@@ -100,7 +100,7 @@ impl Multi {
             match self.core.acquire(attempt, Patience::until(until), &mut place).await? {
                 Some(guard) => {
                     // One signal for all: losing any of them is losing the whole.
-                    guard.signal_loss_to(&lost.ours);
+                    guard.signal_loss_to(&lost);
                     guards.push(guard);
                 }
                 None => return Ok(Err(Missing { name, place })),
@@ -121,7 +121,7 @@ struct Missing {
 #[must_use = "if unused the claims are released at once"]
 pub struct MultiGuard {
     guards: Vec<Guard>,
-    lost: LossSignal,
+    lost: Arc<LossSignal>,
 }
 
 impl MultiGuard {

@@ -143,6 +143,18 @@ async fn a_guard_that_goes_while_its_renewal_is_under_way_is_released_after_it()
 }
 
 #[tokio::test(start_paused = true)]
+async fn release_does_not_wait_for_a_renewal_that_hangs() {
+    let (keeper, script) = keeper();
+    let guard = held(&keeper).await;
+    *script.renew_takes.lock().unwrap() = secs(600);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let start = Moment::now();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(Moment::now().since(start) < secs(3));
+    free(&keeper).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn max_hold_ends_it_and_leaves_time_to_stop() {
     let (keeper, _) = keeper();
     let lock = keeper.lock("name").ttl(secs(3)).max_hold(secs(10));

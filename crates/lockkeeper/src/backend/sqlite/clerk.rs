@@ -78,6 +78,9 @@ impl Clerk {
                 }
             }
         }
+        if let Some(expiry) = desk.roll.take_first_expiry() {
+            self.next_beat = self.next_beat.min(expiry);
+        }
         if waiters && self.next_beat.remaining().is_zero() {
             self.beat(desk);
         }

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// How many transactions one visitor serves before he leaves the rest to the clerk.
 const MOST_BATCHES: usize = 4;
@@ -122,7 +123,7 @@ impl Desk {
     /// Serves everyone in the queue, however long the file is busy.
     pub(super) fn serve_patiently(&self) {
         let give_up = Moment::now() + BUSY_LIMIT;
-        let mut pause = std::time::Duration::from_micros(100);
+        let mut pause = Duration::from_micros(100);
         while !lock(&self.queue).is_empty() {
             let connection = lock(&self.connection);
             if let Served::All = self.batch(&connection) {
@@ -135,7 +136,7 @@ impl Desk {
             }
             drop(connection);
             std::thread::sleep(pause);
-            pause = (pause * 2).min(std::time::Duration::from_millis(1));
+            pause = (pause * 2).min(Duration::from_millis(1));
         }
     }
 
@@ -280,8 +281,8 @@ impl Desk {
     }
 
     /// Says that the waiter's row is in the file, to be looked after by the clerk.
-    pub(super) fn waiter_is_queued(&self, id: &str) {
-        self.roll.waiter_is_queued(id);
+    pub(super) fn waiter_is_queued(&self, id: &str, until_expiry: Duration) {
+        self.roll.waiter_is_queued(id, Moment::now() + until_expiry);
         self.bell.ring();
     }
 

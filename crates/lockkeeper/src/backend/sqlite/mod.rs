@@ -11,7 +11,9 @@
 //!
 //! The claims survive the end of any process. They do not survive a reboot, which no holder
 //! does either. The file must be on a local disk: the locks that SQLite itself needs do not work
-//! over network file systems. Processes in containers can share it if they share the machine's
+//! over network file systems. A process that is stopped in the microseconds of a transaction keeps
+//! the file from everyone until it goes on or ends: others then get `Unavailable` after five
+//! seconds, and lose what they cannot renew. Processes in containers can share it if they share the machine's
 //! clock (no time namespace of their own).
 
 mod bell;
@@ -96,9 +98,11 @@ impl Sqlite {
             Asked::Granted(turn) => return Ok(Some(Waited::Granted(turn))),
             Asked::Busy => return Ok(None),
             Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
-            Asked::Queued { place } => patience.queued(place),
+            Asked::Queued { place, until_expiry } => {
+                patience.queued(place);
+                self.desk.waiter_is_queued(&id, time::span(until_expiry));
+            }
         }
-        self.desk.waiter_is_queued(&id);
         tokio::select! {
             biased;
             Ok(called) = &mut called => match called {

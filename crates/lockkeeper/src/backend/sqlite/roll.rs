@@ -2,7 +2,7 @@
 
 use super::desk::lock;
 use super::tx::Turn;
-use crate::backend::Alarm;
+use crate::backend::{Alarm, Moment};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use tokio::sync::oneshot;
@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 pub(super) struct Roll {
     waiters: Mutex<HashMap<String, Waiter>>,
     alarms: Mutex<HashMap<String, Alarm>>,
+    /// When a line must be looked at for those who came since the last look.
+    first_expiry: Mutex<Option<Moment>>,
 }
 
 /// A claim of this process that waits for its turn.
@@ -40,7 +42,12 @@ impl Roll {
     }
 
     /// Says that the waiter's row is in the file.
-    pub(super) fn waiter_is_queued(&self, id: &str) {
+    ///
+    /// At `expiry` someone ahead of it may be over.
+    pub(super) fn waiter_is_queued(&self, id: &str, expiry: Moment) {
+        let mut first = lock(&self.first_expiry);
+        *first = Some(first.map_or(expiry, |first| first.min(expiry)));
+        drop(first);
         if let Some(waiter) = lock(&self.waiters).get_mut(id) {
             waiter.queued = true;
         }
@@ -62,6 +69,11 @@ impl Roll {
         let waiters = lock(&self.waiters);
         let queued = waiters.iter().filter(|(_, waiter)| waiter.queued);
         queued.map(|(id, waiter)| (id.clone(), waiter.name.clone())).collect()
+    }
+
+    /// When the lines of those who queued since this was last asked must be looked at.
+    pub(super) fn take_first_expiry(&self) -> Option<Moment> {
+        lock(&self.first_expiry).take()
     }
 
     pub(super) fn has_waiters(&self) -> bool {

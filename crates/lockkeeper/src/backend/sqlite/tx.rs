@@ -43,6 +43,8 @@ pub(super) enum Asked {
     Busy,
     Queued {
         place: usize,
+        /// Milliseconds until someone ahead may be over.
+        until_expiry: i64,
     },
     /// The owner holds the name in this mode, which does not cover what it asks for.
     Uncovered(Mode),
@@ -77,8 +79,9 @@ impl Tx<'_> {
             Asked::Granted(line.insert(claim, HELD, None)?)
         } else if may_queue {
             let place = line.waiting() + 1;
+            let first = line.entries.iter().map(|entry| entry.expires).min();
             line.insert(claim, WAITING, None)?;
-            Asked::Queued { place }
+            Asked::Queued { place, until_expiry: first.map_or(0, |first| first - self.now) }
         } else {
             Asked::Busy
         };
