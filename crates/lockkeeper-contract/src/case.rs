@@ -1,0 +1,136 @@
+//! One promise and its trial.
+
+use crate::cases;
+use crate::stage::Stage;
+use crate::subject::Subject;
+use crate::verdict::{Failure, Outcome};
+use futures_util::future::LocalBoxFuture;
+use libtest_mimic::{Failed, Trial};
+use lockkeeper::backend::Capability;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// A case that takes longer is stuck. Far above what a loaded machine needs.
+const STUCK: Duration = Duration::from_secs(60);
+
+type Run = Arc<dyn Fn(Arc<Stage>) -> LocalBoxFuture<'static, Outcome> + Send + Sync>;
+
+/// One promise.
+#[derive(Clone)]
+pub(crate) struct Case {
+    group: &'static str,
+    promise: String,
+    run: Run,
+}
+
+impl Case {
+    pub(crate) fn new<F>(
+        group: &'static str,
+        promise: impl Into<String>,
+        run: impl Fn(Arc<Stage>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Outcome> + 'static,
+    {
+        let run: Run = Arc::new(move |stage| Box::pin(run(stage)));
+        Self { group, promise: promise.into(), run }
+    }
+
+    /// Runs the case on a thread and a runtime of its own, and looks for leftovers.
+    fn judge(&self, subject: &Subject) -> Result<(), String> {
+        let (case, subject) = (self.clone(), subject.clone());
+        let judged = std::thread::spawn(move || {
+            let runtime = runtime();
+            let stage = Arc::new(Stage::new(subject));
+            let outcome = runtime.block_on(async {
+                let limited = tokio::time::timeout(STUCK, (case.run)(stage.clone())).await;
+                limited.unwrap_or_else(|_| Err(Failure::broken("stuck: it went on and on")))
+            });
+            // A case that failed left things behind with good reason.
+            let outcome = outcome.and_then(|()| runtime.block_on(stage.cleared()));
+            runtime.shutdown_background();
+            outcome
+        });
+        match judged.join() {
+            Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+                Err(format!("panicked: {}", text.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+fn runtime() -> Runtime {
+    match Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("no runtime could be started: {error}"),
+    }
+}
+
+/// The capability of the subject, learnt by opening it.
+fn capability(subject: &Subject) -> Result<(Capability, bool), String> {
+    let runtime = runtime();
+    let opened = runtime.block_on(subject.open());
+    let known = opened.map(|backend| (backend.capability(), backend.inspector().is_some()));
+    runtime.shutdown_background();
+    known.map_err(|error| format!("it cannot be opened: {error:?}"))
+}
+
+/// Every trial of `subject`, named `<label>::<group>::<promise in words>`.
+///
+/// A subject that cannot be opened gives one trial, which fails.
+pub fn suite(subject: &Subject) -> Vec<Trial> {
+    let label = subject.name();
+    let (capability, inspects) = match capability(subject) {
+        Ok(known) => known,
+        Err(why) => {
+            return vec![Trial::test(format!("{label}::opens"), move || Err(Failed::from(why)))];
+        }
+    };
+    let crossing = subject.crossing().is_some();
+    let trials = cases::all(&capability, inspects, crossing).into_iter().map(|case| {
+        let subject = subject.clone();
+        let name = format!("{label}::{}::{}", case.group, case.promise);
+        Trial::test(name, move || case.judge(&subject).map_err(Failed::from))
+    });
+    trials.collect()
+}
+
+/// What became of one case.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// `<group>::<promise in words>`.
+    pub name: String,
+    /// Why it failed, if it did.
+    pub outcome: Result<(), String>,
+}
+
+/// Runs the cases of `groups`, all of them if none is named, without a test harness.
+///
+/// # Panics
+/// When the subject cannot be opened.
+pub fn verdicts(subject: &Subject, groups: &[&str]) -> Vec<Verdict> {
+    let known = capability(subject);
+    let (capability, inspects) = known.unwrap_or_else(|why| panic!("{}: {why}", subject.name()));
+    let mut cases = cases::all(&capability, inspects, subject.crossing().is_some());
+    cases.retain(|case| groups.is_empty() || groups.contains(&case.group));
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // Cases mostly wait: many at once cost little and save much.
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let name = format!("{}::{}", case.group, case.promise);
+                    let verdict = Verdict { name, outcome: case.judge(subject) };
+                    verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
+                }
+            });
+        }
+    });
+    verdicts.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,80 @@
+//! What is not promised is refused, never given in a weaker form.
+
+use super::{Chosen, cases};
+use crate::case::Case;
+use crate::stage::{Stage, ms};
+use crate::verdict::{Failure, Outcome, ensure};
+use lockkeeper::backend::Capability;
+use lockkeeper::{Error, ErrorKind, FencingToken, recipes};
+use std::sync::Arc;
+
+pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
+    let mut cases = Vec::new();
+    if !chosen.capability.shared {
+        cases.extend(cases!("absent": shared_mode_is_refused));
+    }
+    if !chosen.capability.permits {
+        cases.extend(cases!("absent": permits_are_refused));
+    }
+    if !chosen.capability.linger {
+        cases.extend(cases!("absent": min_hold_is_refused));
+    }
+    if !chosen.capability.fencing {
+        cases.extend(cases!("absent": elections_are_refused));
+    }
+    if !chosen.inspects {
+        cases.extend(cases!("absent": inspection_is_refused));
+    }
+    cases
+}
+
+/// Exactly `Unsupported`, naming a recipe that has what is missing.
+fn refused<T>(outcome: Result<T, Error>, has: fn(&Capability) -> bool) -> Outcome {
+    let Err(error) = outcome else {
+        return Err(Failure::broken("what is not promised was given all the same"));
+    };
+    ensure!(error.kind() == ErrorKind::Unsupported, "the refusal is {error:?}");
+    let text = error.to_string();
+    let named = recipes()
+        .iter()
+        .any(|recipe| has(&recipe.capability) && text.contains(&format!("{}:", recipe.scheme)));
+    ensure!(named, "no recipe that has it is named: {text}");
+    Ok(())
+}
+
+async fn shared_mode_is_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let lock = keeper.rw_lock(&stage.name("read")).read();
+    refused(lock.acquire().await, |capability| capability.shared)?;
+    refused(lock.try_acquire().await, |capability| capability.shared)?;
+    refused(lock.acquire_within(ms(10)).await, |capability| capability.shared)
+}
+
+async fn permits_are_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let gate = stage.name("gate");
+    refused(keeper.semaphore(&gate, 3).acquire().await, |capability| capability.permits)?;
+    refused(keeper.semaphore(&gate, 1).try_acquire().await, |capability| capability.permits)
+}
+
+async fn min_hold_is_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let lock = keeper.lock(&stage.name("lingering")).min_hold(ms(10));
+    refused(lock.acquire().await, |capability| capability.linger)
+}
+
+async fn elections_are_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let election = keeper.election(&stage.name("office"));
+    refused(election.campaign().await, |capability| capability.fencing)?;
+    refused(election.observe().map(|_| ()), |capability| capability.fencing)
+}
+
+async fn inspection_is_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let name = stage.name("unseen");
+    refused(keeper.list(stage.prefix()).await, |_| true)?;
+    refused(keeper.show(&name).await, |_| true)?;
+    let Some(token) = FencingToken::new(1) else { return Ok(()) };
+    refused(keeper.break_hold(&name, token, "why").await, |_| true)
+}

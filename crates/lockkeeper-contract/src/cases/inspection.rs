@@ -1,0 +1,187 @@
+//! Looking at locks, and breaking them.
+
+use super::{Chosen, cases};
+use crate::case::Case;
+use crate::stage::{LONG, PATIENT, SHORT, Stage, queue_of, seen, taken};
+use crate::verdict::{Failure, Outcome, ensure};
+use lockkeeper::backend::Mode;
+use lockkeeper::{ErrorKind, FencingToken, LossReason};
+use std::sync::Arc;
+
+pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
+    if !chosen.inspects {
+        return Vec::new();
+    }
+    let mut cases = cases!("inspection":
+        a_holder_is_shown_as_it_is,
+        what_is_free_is_shown_empty,
+    );
+    if chosen.capability.fair {
+        cases.extend(cases!("inspection": waiters_are_shown_in_order));
+    }
+    if chosen.capability.shared {
+        cases.extend(cases!("inspection": every_reader_is_shown));
+    }
+    if chosen.capability.fencing {
+        cases.extend(cases!("inspection":
+            a_broken_hold_tells_its_holder_and_lets_the_next_in,
+            a_hold_is_broken_by_its_token_only,
+        ));
+    }
+    if chosen.capability.fencing && chosen.capability.reentrant {
+        cases.extend(cases!("inspection": breaking_an_owner_breaks_all_its_claims));
+    }
+    if chosen.capability.fencing && chosen.capability.shared {
+        cases.extend(cases!("inspection": breaking_one_reader_leaves_the_others));
+    }
+    cases
+}
+
+async fn a_holder_is_shown_as_it_is(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("shown");
+    let guard = one.lock(&name).ttl(LONG).note("why").acquire().await?;
+    let view = two.show(&name).await?;
+    let [holder] = view.holders.as_slice() else {
+        return Err(Failure::broken(format!("one holds it, and shown is {view:?}")));
+    };
+    ensure!(view.name.as_str() == name && view.waiters.is_empty(), "{view:?}");
+    ensure!(holder.owner == *guard.owner() && holder.token == guard.token(), "{holder:?}");
+    ensure!(holder.mode == Mode::Exclusive && holder.count == 1, "{holder:?}");
+    ensure!(holder.note == "why", "{holder:?}");
+    let pid = format!("pid {}", std::process::id());
+    ensure!(holder.whom.contains(&pid), "{holder:?}");
+    ensure!(holder.expires_in <= LONG && holder.expires_in > PATIENT, "{holder:?}");
+    ensure!(holder.held_for < PATIENT, "{holder:?}");
+    ensure!(two.list(stage.prefix()).await?.len() == 1, "it is not listed");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn what_is_free_is_shown_empty(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let name = stage.name("free");
+    for _ in 0..2 {
+        let view = keeper.show(&name).await?;
+        ensure!(view.holders.is_empty() && view.waiters.is_empty(), "{view:?}");
+        ensure!(keeper.list(stage.prefix()).await?.is_empty(), "what is free is listed");
+        keeper.lock(&name).ttl(LONG).acquire().await?.release().await?;
+    }
+    Ok(())
+}
+
+async fn waiters_are_shown_in_order(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("waited for");
+    let held = one.lock(&name).ttl(LONG).acquire().await?;
+    let mut waiters = Vec::new();
+    for number in 1..=3 {
+        let lock = two.lock(&name).ttl(LONG).note(&format!("number {number}"));
+        waiters
+            .push(tokio::spawn(async move { lock.acquire_within(PATIENT).await?.release().await }));
+        queue_of(&one, &name, number).await?;
+    }
+    let view = one.show(&name).await?;
+    let notes: Vec<_> = view.waiters.iter().map(|waiter| waiter.note.as_str()).collect();
+    ensure!(notes == ["number 1", "number 2", "number 3"], "shown in the order {notes:?}");
+    let place = view.place_of(&view.waiters[1].owner);
+    ensure!(place == Some(2), "the second is in place {place:?}");
+    held.release().await?;
+    for waiter in waiters {
+        waiter.await??;
+    }
+    Ok(())
+}
+
+async fn every_reader_is_shown(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("read");
+    let lock = one.rw_lock(&name).read().ttl(LONG);
+    let readers = [lock.acquire().await?, lock.acquire().await?, lock.acquire().await?];
+    let view = two.show(&name).await?;
+    let shown: Vec<_> = view.holders.iter().map(|holder| &holder.owner).collect();
+    let held: Vec<_> = readers.iter().map(|reader| reader.owner()).collect();
+    ensure!(shown == held, "{shown:?} are shown, where {held:?} hold it");
+    Ok(())
+}
+
+async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("broken");
+    // Renewed often, for backends that hear of it only then.
+    let guard = one.lock(&name).ttl(SHORT * 4).acquire().await?;
+    let Some(token) = guard.token() else { return Err(Failure::broken("no token")) };
+    let lock = two.lock(&name).ttl(LONG);
+    let next = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    tokio::time::sleep(crate::stage::ms(50)).await;
+    two.break_hold(&name, token, "it hung").await?;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    ensure!(signalled.is_ok(), "the holder was not told");
+    let broken = LossReason::Broken { reason: "it hung".into() };
+    let reason = guard.lost_reason();
+    ensure!(reason == Some(broken), "the holder was told {reason:?}");
+    let next = next.await??;
+    ensure!(next.token() > Some(token), "the next has no later token");
+    let kind = guard.release().await.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "releasing what was broken said {kind:?}");
+    ensure!(next.is_held(), "the broken one took the next down with it");
+    taken(&one, &name).await?;
+    next.release().await?;
+    Ok(())
+}
+
+async fn a_hold_is_broken_by_its_token_only(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("kept");
+    let earlier = one.lock(&name).ttl(LONG).acquire().await?;
+    let stale = earlier.token();
+    earlier.release().await?;
+    let free = stage.name("free");
+    let guard = one.lock(&name).ttl(LONG).acquire().await?;
+    for (name, token) in [(&name, stale), (&name, FencingToken::new(1)), (&free, guard.token())] {
+        let Some(token) = token else { return Err(Failure::broken("no token")) };
+        let outcome = two.break_hold(name, token, "mistaken").await;
+        let kind = outcome.err().map(|error| error.kind());
+        ensure!(kind == Some(ErrorKind::NotHeld), "breaking what is not there gave {kind:?}");
+    }
+    ensure!(guard.is_held(), "a hold was broken by another's token");
+    taken(&two, &name).await?;
+    guard.release().await?;
+    Ok(())
+}
+
+async fn breaking_an_owner_breaks_all_its_claims(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let (name, me) = (stage.name("entered"), one.owner("me"));
+    let outer = one.lock(&name).ttl(SHORT * 4).owner(&me).acquire().await?;
+    let inner = two.lock(&name).ttl(SHORT * 4).owner(&me).acquire().await?;
+    let Some(token) = outer.token() else { return Err(Failure::broken("no token")) };
+    one.break_hold(&name, token, "both").await?;
+    for guard in [&outer, &inner] {
+        let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+        ensure!(signalled.is_ok(), "a claim of the broken owner was not told");
+        let reason = guard.lost_reason();
+        let broken = matches!(&reason, Some(LossReason::Broken { reason }) if reason == "both");
+        ensure!(broken, "a claim of the broken owner was told {reason:?}");
+    }
+    let next = two.lock(&name).ttl(LONG).try_acquire().await?;
+    ensure!(next.is_some(), "it was broken, and yet the next is not let in");
+    Ok(())
+}
+
+async fn breaking_one_reader_leaves_the_others(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("read");
+    let lock = one.rw_lock(&name).read().ttl(SHORT * 4);
+    let (first, second) = (lock.acquire().await?, lock.acquire().await?);
+    let Some(token) = first.token() else { return Err(Failure::broken("no token")) };
+    two.break_hold(&name, token, "one of them").await?;
+    let what = "the broken reader is gone";
+    let view = seen(&two, &name, what, |view| view.holders.len() == 1).await?;
+    ensure!(view.holders[0].token == second.token(), "the wrong one was broken");
+    let signalled = tokio::time::timeout(PATIENT, first.lost().cancelled()).await;
+    ensure!(signalled.is_ok(), "the broken one was not told");
+    ensure!(second.is_held(), "the other was broken too");
+    second.release().await?;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! A loss is noticed, once, in time, and for good.
+
+use super::{Chosen, cases};
+use crate::case::Case;
+use crate::faulty::Renewals;
+use crate::stage::{LONG, PATIENT, SHORT, Stage, eventually, ms, taken};
+use crate::verdict::{Outcome, ensure, unknown};
+use lockkeeper::event::What;
+use lockkeeper::{ErrorKind, LossReason};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) fn cases(_: &Chosen) -> Vec<Case> {
+    cases!("loss":
+        it_is_signalled_while_a_renewal_hangs,
+        it_is_signalled_once,
+        it_stops_the_work,
+        a_renewal_that_arrives_late_does_not_bring_it_back,
+        a_renewal_that_is_answered_late_does_not_bring_it_back,
+        failed_renewals_neither_extend_nor_end_it,
+        a_claim_kept_by_an_unanswered_renewal_is_given_back,
+    )
+}
+
+async fn it_is_signalled_while_a_renewal_hangs(stage: Arc<Stage>) -> Outcome {
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("hanging");
+    way.renewals(Renewals::Hang);
+    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    // Nothing but the signal: asking the guard would make it look at its clock.
+    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    ensure!(signalled.is_ok(), "no signal while the renewal hangs");
+    ensure!(way.renewals_begun() > 0, "it was lost before it was to be renewed");
+    ensure!(!guard.is_held() && guard.remaining().is_zero(), "lost, and yet held");
+    ensure!(guard.lost_reason() == Some(LossReason::Expired), "{:?}", guard.lost_reason());
+    Ok(())
+}
+
+async fn it_is_signalled_once(stage: Arc<Stage>) -> Outcome {
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("once");
+    let mut events = keeper.events();
+    way.renewals(Renewals::Hang);
+    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    guard.lost().cancelled().await;
+    way.heal();
+    for _ in 0..20 {
+        ensure!(!guard.is_held(), "what was lost came back");
+        tokio::time::sleep(ms(5)).await;
+    }
+    ensure!(guard.lost_reason() == Some(LossReason::Expired), "the reason changed");
+    drop(guard);
+    ensure!(keeper.close(PATIENT).await, "the keeper did not come to rest");
+    let mut losses = 0;
+    while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
+        losses += usize::from(matches!(event.what, What::Expired | What::Lost(_)));
+    }
+    ensure!(losses == 1, "{losses} losses were told of, where one happened");
+    Ok(())
+}
+
+async fn it_stops_the_work(stage: Arc<Stage>) -> Outcome {
+    struct Stopped(Arc<AtomicBool>);
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("at work");
+    way.renewals(Renewals::Hang);
+    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let dropped = Stopped(stopped.clone());
+    let work = guard.run(async move {
+        let _dropped = dropped;
+        std::future::pending::<()>().await;
+    });
+    let outcome = tokio::time::timeout(PATIENT, work).await;
+    let Ok(outcome) = outcome else { unknown!("the work went on for {PATIENT:?}") };
+    let kind = outcome.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "the work ended with {kind:?}");
+    ensure!(stopped.load(Ordering::SeqCst), "the work was not dropped");
+    let after = guard.run(async { 1 }).await.err().map(|error| error.kind());
+    ensure!(after == Some(ErrorKind::Lost), "work began after the loss");
+    Ok(())
+}
+
+async fn a_renewal_that_arrives_late_does_not_bring_it_back(stage: Arc<Stage>) -> Outcome {
+    late(&stage, Renewals::SentLate(SHORT * 2)).await
+}
+
+async fn a_renewal_that_is_answered_late_does_not_bring_it_back(stage: Arc<Stage>) -> Outcome {
+    late(&stage, Renewals::AnsweredLate(SHORT * 3)).await
+}
+
+async fn late(stage: &Stage, renewals: Renewals) -> Outcome {
+    let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
+    let three = stage.keeper().await?;
+    let name = stage.name("late");
+    way.renewals(renewals);
+    let first = one.lock(&name).ttl(SHORT).acquire().await?;
+    let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(!first.is_held(), "granted while another believes it valid");
+    ensure!(way.renewals_begun() > 0, "no renewal was under way when it expired");
+    // The renewal is answered, and the lease given back, when the keeper has come to rest.
+    ensure!(one.close(PATIENT).await, "the late renewal did not end");
+    ensure!(!first.is_held(), "a late renewal brought it back");
+    ensure!(second.is_held(), "a late renewal took it from the next: {:?}", second.lost_reason());
+    taken(&three, &name).await?;
+    second.release().await?;
+    Ok(())
+}
+
+async fn failed_renewals_neither_extend_nor_end_it(stage: Arc<Stage>) -> Outcome {
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("doubtful");
+    let mut events = keeper.events();
+    way.renewals(Renewals::Fail);
+    let ttl = ms(3000);
+    let guard = keeper.lock(&name).ttl(ttl).acquire().await?;
+    eventually("two renewals fail", async || Ok((way.renewals_begun() >= 2).then_some(()))).await?;
+    ensure!(guard.remaining() <= ttl * 2 / 3, "a failed renewal extended it");
+    ensure!(guard.is_held(), "a failed renewal ended it");
+    way.heal();
+    loop {
+        let Ok(Some(event)) = tokio::time::timeout(PATIENT, events.next()).await else {
+            unknown!("no renewal came through");
+        };
+        match event.what {
+            What::Renewed => break,
+            What::Expired => unknown!("it expired before the store answered again"),
+            _ => {}
+        }
+    }
+    ensure!(guard.is_held(), "it was lost although it was renewed");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn a_claim_kept_by_an_unanswered_renewal_is_given_back(stage: Arc<Stage>) -> Outcome {
+    let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
+    let name = stage.name("kept");
+    way.renewals(Renewals::AnswerLost);
+    let guard = one.lock(&name).ttl(ms(800)).acquire().await?;
+    guard.lost().cancelled().await;
+    let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(!guard.is_held(), "granted while another believes it valid");
+    second.release().await?;
+    Ok(())
+}

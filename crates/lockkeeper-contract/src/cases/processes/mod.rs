@@ -1,0 +1,15 @@
+//! Across processes, some of which are paused and killed.
+
+mod death;
+mod queue;
+mod together;
+
+use super::Chosen;
+use crate::case::Case;
+
+pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
+    let mut cases = together::cases(chosen);
+    cases.extend(death::cases(chosen));
+    cases.extend(queue::cases(chosen));
+    cases
+}

@@ -1,0 +1,222 @@
+//! A store that fails on command.
+
+use async_trait::async_trait;
+use lockkeeper::backend::{
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Standing,
+};
+use lockkeeper::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What becomes of renewals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renewals {
+    /// They reach the store and its answer comes back.
+    Pass,
+    /// They are answered with an error and do not reach the store.
+    Fail,
+    /// They neither reach the store nor end, until this setting changes.
+    Hang,
+    /// They reach the store so much later.
+    SentLate(Duration),
+    /// They reach the store at once, and the answer takes so long.
+    AnsweredLate(Duration),
+    /// They reach the store, and the answer is lost.
+    AnswerLost,
+}
+
+/// A backend that passes everything on to another, except what its switches say.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Backend>,
+    switches: Arc<Switches>,
+}
+
+#[derive(Debug)]
+struct Switches {
+    renewals: watch::Sender<Renewals>,
+    renewals_begun: AtomicUsize,
+    answers_to_lose: AtomicUsize,
+    slow_answers: Mutex<Vec<Duration>>,
+    releases_to_fail: AtomicUsize,
+    releases_to_leave_unanswered: AtomicUsize,
+    withdrawals_to_fail: AtomicUsize,
+    withdrawals_to_leave_unanswered: AtomicUsize,
+}
+
+impl Faulty {
+    /// `inner`, with no fault as yet.
+    pub fn new(inner: Arc<dyn Backend>) -> Self {
+        let switches = Switches {
+            renewals: watch::Sender::new(Renewals::Pass),
+            renewals_begun: AtomicUsize::new(0),
+            answers_to_lose: AtomicUsize::new(0),
+            slow_answers: Mutex::default(),
+            releases_to_fail: AtomicUsize::new(0),
+            releases_to_leave_unanswered: AtomicUsize::new(0),
+            withdrawals_to_fail: AtomicUsize::new(0),
+            withdrawals_to_leave_unanswered: AtomicUsize::new(0),
+        };
+        Self { inner, switches: Arc::new(switches) }
+    }
+
+    /// Sets what becomes of renewals from now on, and ends those that hang.
+    pub fn renewals(&self, become_of_them: Renewals) {
+        self.switches.renewals.send_replace(become_of_them);
+    }
+
+    /// How many renewals were begun so far.
+    pub fn renewals_begun(&self) -> usize {
+        self.switches.renewals_begun.load(Ordering::SeqCst)
+    }
+
+    /// Loses the next `count` answers to an acquire that was granted: the store has the claim,
+    /// its caller gets [`ErrorKind::Unavailable`].
+    pub fn lose_answers(&self, count: usize) {
+        self.switches.answers_to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// Delays the answer to the next acquire that is granted.
+    pub fn delay_next_answer(&self, by: Duration) {
+        self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).push(by);
+    }
+
+    /// Fails the next `count` releases; they do not reach the store.
+    pub fn fail_releases(&self, count: usize) {
+        self.switches.releases_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to the next `count` releases; they do reach the store.
+    pub fn lose_answers_to_releases(&self, count: usize) {
+        self.switches.releases_to_leave_unanswered.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to the next `count` withdrawals; they do reach the store.
+    pub fn lose_answers_to_withdrawals(&self, count: usize) {
+        self.switches.withdrawals_to_leave_unanswered.store(count, Ordering::SeqCst);
+    }
+
+    /// Fails the next `count` withdrawals; they do not reach the store.
+    pub fn fail_withdrawals(&self, count: usize) {
+        self.switches.withdrawals_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// Takes every fault back.
+    pub fn heal(&self) {
+        self.renewals(Renewals::Pass);
+        self.lose_answers(0);
+        self.fail_releases(0);
+        self.lose_answers_to_releases(0);
+        self.fail_withdrawals(0);
+        self.lose_answers_to_withdrawals(0);
+        self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Counts one down; whether there was one.
+fn one_of(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
+}
+
+fn fault(what: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{what}, as it was told to be"))
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Backend for Faulty {
+    fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let Some(grant) = self.inner.acquire(claim, patience).await? else { return Ok(None) };
+        let slow = self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+        if one_of(&self.switches.answers_to_lose) {
+            return Err(fault("the answer was lost"));
+        }
+        let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
+        Ok(Some(Grant { lease: Box::new(lease), ..grant }))
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        if one_of(&self.switches.withdrawals_to_fail) {
+            return Err(fault("the withdrawal was dropped"));
+        }
+        self.inner.withdraw(claim).await?;
+        match one_of(&self.switches.withdrawals_to_leave_unanswered) {
+            true => Err(fault("the answer was lost")),
+            false => Ok(()),
+        }
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        self.inner.inspector()
+    }
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "faulty({})", self.inner)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyLease {
+    inner: Box<dyn Lease>,
+    switches: Arc<Switches>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Lease for FaultyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        self.switches.renewals_begun.fetch_add(1, Ordering::SeqCst);
+        let mut setting = self.switches.renewals.subscribe();
+        let become_of_it = *setting.borrow_and_update();
+        match become_of_it {
+            Renewals::Pass => self.inner.renew().await,
+            Renewals::Fail => Err(fault("the renewal was dropped")),
+            Renewals::Hang => {
+                // Ends also with the switches themselves, when there is no one to set them.
+                let _ = setting.changed().await;
+                Err(fault("the renewal hung"))
+            }
+            Renewals::SentLate(by) => {
+                tokio::time::sleep(by).await;
+                self.inner.renew().await
+            }
+            Renewals::AnsweredLate(by) => {
+                let answer = self.inner.renew().await;
+                tokio::time::sleep(by).await;
+                answer
+            }
+            Renewals::AnswerLost => {
+                self.inner.renew().await?;
+                Err(fault("the answer was lost"))
+            }
+        }
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        if one_of(&self.switches.releases_to_fail) {
+            return Err(fault("the release was dropped"));
+        }
+        self.inner.release(linger).await?;
+        match one_of(&self.switches.releases_to_leave_unanswered) {
+            true => Err(fault("the answer was lost")),
+            false => Ok(()),
+        }
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.inner.watch(alarm);
+    }
+}

@@ -1,0 +1,212 @@
+//! What one case works with: names nobody else has, keepers, and patience.
+
+use crate::faulty::Faulty;
+#[cfg(unix)]
+use crate::process::Process;
+use crate::subject::Subject;
+use crate::verdict::{Failure, Outcome};
+#[cfg(unix)]
+use crate::witness::Room;
+use lockkeeper::backend::{Backend, Capability, LockView};
+use lockkeeper::{ErrorKind, Keeper};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a case waits for what must come. Generous: only a broken promise reaches it.
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+
+/// A ttl nobody waits out: what is free before it was given back.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// A ttl to wait out.
+pub(crate) const SHORT: Duration = Duration::from_millis(500);
+
+pub(crate) const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub(crate) struct Stage {
+    subject: Subject,
+    prefix: String,
+    props: Mutex<Props>,
+}
+
+/// What the case took and must be through with at its end.
+#[derive(Default)]
+struct Props {
+    names: Vec<String>,
+    keepers: Vec<Keeper>,
+    faulties: Vec<Arc<Faulty>>,
+}
+
+impl Stage {
+    pub(crate) fn new(subject: Subject) -> Self {
+        let prefix = subject.prefix();
+        Self { subject, prefix, props: Mutex::default() }
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A name of this case alone.
+    pub(crate) fn name(&self, tail: &str) -> String {
+        let name = format!("{}{tail}", self.prefix);
+        self.with(|props| props.names.push(name.clone()));
+        name
+    }
+
+    pub(crate) async fn backend(&self) -> Outcome<Arc<dyn Backend>> {
+        Ok(self.subject.open().await?)
+    }
+
+    /// A keeper with a handle of its own onto the store.
+    pub(crate) async fn keeper(&self) -> Outcome<Keeper> {
+        let keeper = Keeper::new(self.backend().await?)?;
+        self.with(|props| props.keepers.push(keeper.clone()));
+        Ok(keeper)
+    }
+
+    /// A keeper whose way to the store can be made to fail.
+    pub(crate) async fn faulty(&self) -> Outcome<(Keeper, Arc<Faulty>)> {
+        let faulty = Arc::new(Faulty::new(self.backend().await?));
+        let keeper = Keeper::new(faulty.clone())?;
+        self.with(|props| {
+            props.keepers.push(keeper.clone());
+            props.faulties.push(faulty.clone());
+        });
+        Ok((keeper, faulty))
+    }
+
+    /// A process of its own, which opens the store by its URL.
+    #[cfg(unix)]
+    pub(crate) fn process(&self) -> Outcome<Process> {
+        let Some(crossing) = self.subject.crossing() else {
+            return Err(Failure::unknown("there is no program to start"));
+        };
+        Process::start(&crossing.taker, &crossing.url)
+    }
+
+    /// Pauses `process` between two of its requests, not amid one: a store that is a file is
+    /// blocked for all while one of them stands still with its hand on it. That is a property of
+    /// the store which no lock can mend, and would only spoil what else is being tried.
+    #[cfg(unix)]
+    pub(crate) async fn pause(&self, process: &Process) -> Outcome {
+        let probe = self.keeper().await?.lock(&self.name("probe"));
+        for _ in 0..20 {
+            process.pause()?;
+            let answered = tokio::time::timeout(ms(700), probe.try_acquire()).await;
+            if matches!(answered, Ok(Ok(Some(_)))) {
+                return Ok(());
+            }
+            process.go_on()?;
+            tokio::time::sleep(ms(20)).await;
+        }
+        Err(Failure::unknown("it was never paused while the store was at rest"))
+    }
+
+    /// A room to be guarded by a lock alone, reachable from other processes.
+    #[cfg(unix)]
+    pub(crate) fn room(&self) -> Outcome<Room> {
+        Ok(Room::at(&self.room_path())?)
+    }
+
+    fn room_path(&self) -> PathBuf {
+        std::env::temp_dir().join(self.prefix.replace('/', "-"))
+    }
+
+    /// Ends what the case began and checks that nothing of it is left in the store.
+    pub(crate) async fn cleared(&self) -> Outcome {
+        let props = self.with(std::mem::take);
+        props.faulties.iter().for_each(|faulty| faulty.heal());
+        for keeper in &props.keepers {
+            keeper.close(PATIENT).await;
+        }
+        let keeper = Keeper::new(self.backend().await?)?;
+        if keeper.list(&self.prefix).await.is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
+            for name in &props.names {
+                // Only what is free can be taken, whatever a case had it as.
+                let lock = keeper.lock(name);
+                let taken = eventually("a name of the case is free again", async || {
+                    Ok(lock.try_acquire().await?)
+                });
+                taken.await?.release().await?;
+            }
+            return Ok(());
+        }
+        let mut left = Vec::new();
+        let deadline = Instant::now() + PATIENT;
+        while Instant::now() < deadline {
+            left = keeper.list(&self.prefix).await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(ms(20)).await;
+        }
+        Err(Failure::broken(format!("left behind in the store: {left:?}")))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Props) -> T) -> T {
+        act(&mut self.props.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Most cases have no room.
+        let _ = std::fs::remove_dir_all(self.room_path());
+    }
+}
+
+/// Asks again until there is an answer; fails, saying `what`, if none ever comes.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Outcome<Option<T>>,
+) -> Outcome<T> {
+    let deadline = Instant::now() + PATIENT;
+    loop {
+        if let Some(answer) = probe().await? {
+            return Ok(answer);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::broken(format!("in {PATIENT:?} it did not happen that {what}")));
+        }
+        tokio::time::sleep(ms(5)).await;
+    }
+}
+
+/// Waits until `name` looks as `wanted`.
+pub(crate) async fn seen(
+    keeper: &Keeper,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&LockView) -> bool + Send + Sync,
+) -> Outcome<LockView> {
+    eventually(what, async || Ok(Some(keeper.show(name).await?).filter(&wanted))).await
+}
+
+/// Waits until so many wait for `name`.
+pub(crate) async fn queue_of(keeper: &Keeper, name: &str, length: usize) -> Outcome<LockView> {
+    let what = format!("{length} wait in the queue");
+    seen(keeper, name, &what, |view| view.waiters.len() == length).await
+}
+
+/// Takes nothing and changes nothing; fails if `name` is free.
+pub(crate) async fn taken(keeper: &Keeper, name: &str) -> Outcome {
+    match keeper.lock(name).try_acquire().await? {
+        None => Ok(()),
+        Some(_) => Err(Failure::broken(format!("{name:?} could be taken a second time"))),
+    }
+}
+
+/// Takes `name` with patience for what must come, and gives it back.
+pub(crate) async fn free(keeper: &Keeper, name: &str) -> Outcome {
+    keeper.lock(name).acquire_within(PATIENT).await?.release().await?;
+    Ok(())
+}
+
+/// Whether any of the capability is missing that the cases of the queue need.
+pub(crate) fn queues(capability: &Capability, inspects: bool) -> bool {
+    capability.fair && inspects
+}

@@ -1,0 +1,221 @@
+//! A store in memory that is sound, or has one flaw that real ones have had.
+
+mod table;
+
+use async_trait::async_trait;
+use lockkeeper::Result;
+use lockkeeper::backend::{
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
+    Moment, Name, Patience, Reach, Standing,
+};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use table::{Step, Table};
+use tokio::sync::Notify;
+
+/// What is wrong with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing.
+    Sound,
+    /// Validity counts from when the answer came, and one that need not wait is slow.
+    ValidityFromReply,
+    /// A release frees the name whoever holds it.
+    BlindRelease,
+    /// A waiter that was woken believes that it is its turn.
+    NoSecondLook,
+    /// A renewal brings back what has expired.
+    LateRenewal,
+    /// One who goes away keeps its place in the queue.
+    PlaceLeaks,
+    /// The tokens of a name start anew when it was free.
+    TokensStartAnew,
+    /// One more permit is issued than there are.
+    OneTooMany,
+    /// When callers disagree on the number of permits, the last one's counts.
+    LastNumberCounts,
+    /// The expiry is set by a second request, which never comes.
+    NeverExpires,
+    /// The store's time runs fast.
+    ExpiresEarly,
+    /// A withdrawal does nothing.
+    WithdrawsNothing,
+    /// One who does not wait gets in before those who do.
+    TriesOvertake,
+    /// Readers get in before a writer that waits.
+    ReadersOvertake,
+    /// A hold is broken whatever its token.
+    BreaksAny,
+    /// A broken holder is told only that its claim is gone.
+    BreaksSilently,
+    /// Names are compared without regard to case.
+    FoldsCase,
+    /// A release frees the name at once, whatever must linger.
+    ForgetsToLinger,
+    /// An owner who enters again gets a token of its own.
+    NewTokenOnReentry,
+    /// The first release of an owner frees the name.
+    OneReleaseFreesAll,
+}
+
+#[derive(Debug)]
+pub(crate) struct Flawed {
+    flaw: Flaw,
+    table: Arc<Mutex<Table>>,
+    changed: Arc<Notify>,
+}
+
+impl Flawed {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        Self { flaw, table: Arc::new(Mutex::new(Table::new(flaw))), changed: Arc::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Option<Grant> {
+        let (table, changed) = (self.table.clone(), self.changed.clone());
+        let lease = FlawedLease { flaw: self.flaw, table, changed, claim: claim.clone() };
+        Some(Grant { lease: Box::new(lease), token: Some(token), sent })
+    }
+}
+
+#[async_trait]
+impl Backend for Flawed {
+    fn capability(&self) -> Capability {
+        let mut capability = Capability::least(Reach::Process);
+        capability.shared = true;
+        capability.permits = true;
+        capability.fair = true;
+        capability.fencing = true;
+        capability.reentrant = true;
+        capability.linger = true;
+        capability.notified = true;
+        capability
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let (mut waited, mut woken) = (false, false);
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let mut sent = Moment::now();
+            let believes = woken && self.flaw == Flaw::NoSecondLook;
+            let step = self.table().step(claim, !patience.is_over(), believes)?;
+            let next_expiry = match step {
+                Step::Granted(token) => {
+                    self.changed.notify_waiters();
+                    if self.flaw == Flaw::ValidityFromReply {
+                        let slow = Duration::from_millis(if waited { 0 } else { 150 });
+                        tokio::time::sleep(slow).await;
+                        sent = Moment::now();
+                    }
+                    return Ok(self.grant(claim, token, sent));
+                }
+                Step::Busy => return Ok(self.leave(claim)),
+                Step::Queued(place, next_expiry) => {
+                    patience.queued(place);
+                    waited = true;
+                    next_expiry
+                }
+            };
+            tokio::select! {
+                () = changed => woken = true,
+                () = tokio::time::sleep(next_expiry.remaining()) => {}
+                () = patience.over() => return Ok(self.leave(claim)),
+            }
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        if self.flaw != Flaw::WithdrawsNothing {
+            self.leave(claim);
+            self.table().release(claim, Duration::ZERO);
+            self.changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+impl Flawed {
+    fn leave(&self, claim: &Claim) -> Option<Grant> {
+        if self.flaw != Flaw::PlaceLeaks {
+            self.table().leave(claim);
+            self.changed.notify_waiters();
+        }
+        None
+    }
+}
+
+impl fmt::Display for Flawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flawed({:?})", self.flaw)
+    }
+}
+
+#[derive(Debug)]
+struct FlawedLease {
+    flaw: Flaw,
+    table: Arc<Mutex<Table>>,
+    changed: Arc<Notify>,
+    claim: Claim,
+}
+
+impl FlawedLease {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Lease for FlawedLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        Ok(match self.table().renew(&self.claim) {
+            true => Standing::Held,
+            false => Standing::Lost(LossReason::Gone),
+        })
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        let linger = if self.flaw == Flaw::ForgetsToLinger { Duration::ZERO } else { linger };
+        self.table().release(&self.claim, linger);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.table().watch(&self.claim, alarm);
+    }
+}
+
+#[async_trait]
+impl Inspector for Flawed {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        Ok(self.table().views(|name| name.starts_with(prefix)))
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        let key = self.table().key(name);
+        let mut views = self.table().views(|other| other == key.as_str());
+        let free = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+        Ok(views.pop().unwrap_or(free))
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        let broken = self.table().take_out(name, token);
+        for alarm in broken.iter().flatten() {
+            alarm.ring(match self.flaw {
+                Flaw::BreaksSilently => LossReason::Gone,
+                _ => LossReason::Broken { reason: reason.to_owned() },
+            });
+        }
+        self.changed.notify_waiters();
+        Ok(!broken.is_empty())
+    }
+}
