@@ -8,9 +8,13 @@ async fn bad_urls_say_what_would_be_right() {
     for (url, hint) in [
         ("", "sqlite:locks.db"),
         ("locks.db", "sqlite:locks.db"),
-        ("mongodb://localhost", "memory:, sqlite:"),
+        ("mongodb://localhost", "the known ones are memory:"),
+        #[cfg(feature = "sqlite")]
         ("sqlite:x?colour=red", "no option \"colour\""),
+        #[cfg(feature = "sqlite")]
         ("sqlite://somehost/x", "not of \"somehost\""),
+        #[cfg(not(feature = "sqlite"))]
+        ("sqlite:", "build lockkeeper with the feature \"sqlite\""),
     ] {
         let error = lockkeeper::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
