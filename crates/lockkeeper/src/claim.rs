@@ -79,9 +79,9 @@ impl fmt::Display for Mode {
 
 /// Who holds a lock, as far as re-entry goes.
 ///
-/// Two claims with equal owners on one name are one hold: the second is granted at once, with
-/// the same token, and the name is free after both are released. Every guard gets an owner of
-/// its own unless one is named.
+/// An owner that holds a name and asks for it again gets it at once, with the same token, and
+/// the name is free after as many releases. It shares the hold as it is: ttl, bounds and note
+/// stay those of the first claim. Every guard gets an owner of its own unless one is named.
 ///
 /// Within one keeper that holds for every store. From another keeper or process it takes a store
 /// with [`Capability::reentrant`](crate::backend::Capability::reentrant); elsewhere such a claim

@@ -9,9 +9,9 @@ use crate::event::{EventSink, What};
 use crate::guard::Guard;
 use crate::hold::{Bounds, Hold};
 use crate::patience::{Insistence, Patience};
-use crate::reentry::Reentry;
+use crate::reentry::{Entry, Reentry};
 use crate::rounds::Rounds;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -27,7 +27,7 @@ pub(crate) struct Core {
     pub(crate) reentry: Reentry,
     /// Releases, renewals and withdrawals under way in the background.
     pub(crate) tasks: TaskTracker,
-    runtime: OnceLock<Handle>,
+    runtime: Mutex<Option<Handle>>,
 }
 
 /// A claim ready to be made, with what the core needs beside it.
@@ -40,6 +40,9 @@ pub(crate) struct Attempt {
 
 impl Core {
     pub(crate) fn new(backend: Arc<dyn Backend>, whom: Arc<str>) -> Result<Self> {
+        let tasks = TaskTracker::new();
+        // Closed from the start, which keeps no task out and lets anyone wait for the last one.
+        tasks.close();
         Ok(Self {
             backend,
             ids: ClaimIds::new()?,
@@ -47,38 +50,42 @@ impl Core {
             events: EventSink::new(),
             rounds: Rounds::default(),
             reentry: Reentry::default(),
-            tasks: TaskTracker::new(),
-            runtime: OnceLock::new(),
+            tasks,
+            runtime: Mutex::new(None),
         })
     }
 
-    /// The runtime that background work of this keeper runs on: the one it was first used on.
-    fn runtime(&self) -> Result<&Handle> {
-        if let Some(runtime) = self.runtime.get() {
-            return Ok(runtime);
-        }
-        let current = Handle::try_current().map_err(|error| {
-            Error::new(
+    /// The runtime to work on now: the caller's, or else the last one the keeper was used on.
+    /// Background work goes there too, so that a keeper outlives any one runtime.
+    fn adopt_runtime(&self) -> Result<Handle> {
+        let mut adopted = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        match (Handle::try_current(), adopted.as_ref()) {
+            (Ok(current), Some(last)) if current.id() == last.id() => Ok(current),
+            (Ok(current), _) => {
+                check_timers(&current)?;
+                *adopted = Some(current.clone());
+                Ok(current)
+            }
+            (Err(_), Some(last)) => Ok(last.clone()),
+            (Err(error), None) => Err(Error::new(
                 ErrorKind::Config,
                 "a keeper is first used inside a tokio runtime; without one, use \
                  lockkeeper::blocking",
             )
-            .caused_by(error)
-        })?;
-        Ok(self.runtime.get_or_init(|| current))
+            .caused_by(error)),
+        }
+    }
+
+    /// The runtime the keeper was last used on.
+    pub(crate) fn runtime(&self) -> Option<Handle> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Runs `work` in the background; [`Keeper::close`](crate::Keeper::close) waits for it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        if let Some(runtime) = self.runtime.get() {
-            self.tasks.spawn_on(work, runtime);
-        }
-    }
-
-    /// Runs `work` in the background for the life of the keeper.
-    pub(crate) fn spawn_untracked(&self, work: impl Future<Output = ()> + Send + 'static) {
-        if let Some(runtime) = self.runtime.get() {
-            runtime.spawn(work);
+        // Where we are is surely driven by someone; elsewhere is second best.
+        if let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime()) {
+            self.tasks.spawn_on(work, &runtime);
         }
     }
 
@@ -87,7 +94,7 @@ impl Core {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Completing<T>> {
-        Ok(Completing::new(work, self.runtime()?.clone(), self.tasks.clone()))
+        Ok(Completing::new(work, self.adopt_runtime()?, self.tasks.clone()))
     }
 
     /// Makes the claim: a guard, or `None` when patience ran out first. Sets `place` to the last
@@ -98,10 +105,18 @@ impl Core {
         patience: Patience,
         place: &mut Option<usize>,
     ) -> Result<Option<Guard>> {
-        if attempt.named_owner
-            && let Some(hold) = self.reentry.enter(&attempt.claim)?
-        {
-            return Ok(Some(Guard::new(hold)));
+        if attempt.named_owner {
+            while let Some(entry) = self.reentry.enter(&attempt.claim)? {
+                match entry {
+                    Entry::Again(hold) => return Ok(Some(Guard::new(hold))),
+                    // The owner's own claim is on its way out. To meet it in the store would be
+                    // to enter again what is about to end.
+                    Entry::Leaving(gone) => {
+                        let gone = async move { gone.cancelled().await };
+                        self.completing(gone)?.await;
+                    }
+                }
+            }
         }
         let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
         let patience = Arc::new(self.with_queued_event(&attempt.claim, patience));
@@ -130,6 +145,21 @@ impl Core {
             while core.backend.withdraw(&claim).await.is_err() && insistence.again().await {}
         });
     }
+}
+
+/// Refuses a runtime that cannot tell the time, on which nothing could be renewed.
+fn check_timers(runtime: &Handle) -> Result<()> {
+    // Tokio says so only by panicking.
+    std::panic::catch_unwind(|| {
+        let _entered = runtime.enter();
+        drop(tokio::time::sleep(Duration::ZERO));
+    })
+    .map_err(|_| {
+        Error::new(
+            ErrorKind::Config,
+            "the tokio runtime has no timers: build it with enable_time or enable_all",
+        )
+    })
 }
 
 /// Drives the claim until it is granted or patience runs out. Nothing of it is left in the store

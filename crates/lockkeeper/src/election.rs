@@ -102,7 +102,8 @@ impl Election {
 
     /// The leaders from now on, the present one first: `None` while there is none.
     ///
-    /// A reign too short to be seen between two looks is left out; terms tell. An error does not
+    /// To be polled inside a tokio runtime. A reign too short to be seen between two looks is left
+    /// out; terms tell. An error does not
     /// end the stream: the next item is what was learnt when the store answered again.
     ///
     /// # Errors
@@ -114,23 +115,23 @@ impl Election {
             return Err(unsupported(&self.core, "way to list holders"));
         }
         let core = self.core.clone();
-        Ok(stream::unfold(None, move |seen: Option<Option<Leader>>| {
+        // Whether anyone has looked yet, and whom they saw.
+        let start: (bool, Option<Option<Leader>>) = (false, None);
+        Ok(stream::unfold(start, move |(mut looked, seen)| {
             let (core, name) = (core.clone(), name.clone());
             async move {
-                let mut first = seen.is_none();
                 loop {
-                    if !std::mem::replace(&mut first, false) {
+                    if std::mem::replace(&mut looked, true) {
                         tokio::time::sleep(GLANCE).await;
                     }
                     match core.backend.inspector()?.show(&name).await {
                         Ok(view) => {
                             let leader = leader_of(view);
                             if seen.as_ref() != Some(&leader) {
-                                return Some((Ok(leader.clone()), Some(leader)));
+                                return Some((Ok(leader.clone()), (looked, Some(leader))));
                             }
                         }
-                        // `seen` stays, so that the next look waits before it asks again.
-                        Err(error) => return Some((Err(error), seen.or(Some(None)))),
+                        Err(error) => return Some((Err(error), (looked, seen))),
                     }
                 }
             }

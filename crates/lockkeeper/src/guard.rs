@@ -32,23 +32,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Guard {
     /// `None` only while being consumed.
     hold: Option<Arc<Hold>>,
-    /// Made when first asked for.
-    lost: OnceLock<Arc<LossSignal>>,
-}
-
-/// The signal that a claim is lost, twice: one to wait on here, and a child of it to give out,
-/// so that a caller who cancels it does no harm.
-#[derive(Debug)]
-pub(crate) struct LossSignal {
-    pub(crate) ours: CancellationToken,
-    pub(crate) theirs: CancellationToken,
-}
-
-impl LossSignal {
-    pub(crate) fn new() -> Arc<Self> {
-        let ours = CancellationToken::new();
-        Arc::new(Self { theirs: ours.child_token(), ours })
-    }
+    /// Made when first asked for: a child of the hold's own, so that cancelling it does no harm.
+    lost: OnceLock<CancellationToken>,
 }
 
 impl Guard {
@@ -109,19 +94,11 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> &CancellationToken {
-        &self.loss_signal().theirs
+        self.lost.get_or_init(|| self.hold().lost().child_token())
     }
 
-    fn loss_signal(&self) -> &LossSignal {
-        self.lost.get_or_init(|| {
-            let signal = LossSignal::new();
-            self.signal_loss_to(&signal);
-            signal
-        })
-    }
-
-    /// Has `signal` given when the claim is lost, at once if it is already.
-    pub(crate) fn signal_loss_to(&self, signal: &Arc<LossSignal>) {
+    /// Has `signal` cancelled when the claim is lost, at once if it is already.
+    pub(crate) fn signal_loss_to(&self, signal: &Arc<CancellationToken>) {
         self.hold().signal_loss_to(signal);
     }
 
@@ -142,7 +119,8 @@ impl Guard {
 
     /// How long nobody else can be granted the name, as far as the store's lease goes: what is
     /// left to stop the work in when the claim is lost. Unlike [`remaining`](Self::remaining) it
-    /// does not end with `max_hold`. A lock that was broken may be another's at once.
+    /// does not end with `max_hold`. A lock that was broken, or that the store has lost, may be
+    /// another's at once.
     pub fn until_others(&self) -> Duration {
         self.hold().until_others()
     }
@@ -150,16 +128,21 @@ impl Guard {
     /// Runs `work`, and drops it half-way if the claim is lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`], with the reason, when the claim was lost before `work` was done.
+    /// [`ErrorKind::Lost`], with the reason, when the claim was lost before `work` was done;
+    /// `Ok` means that it was held all the time.
     ///
     /// # Cancel safety
     /// As cancel safe as `work`; the claim stays held.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        let lost = self.hold().lost();
         if self.is_held() {
             tokio::select! {
                 biased;
-                () = self.loss_signal().ours.cancelled() => {}
-                output = work => return Ok(output),
+                () = lost.cancelled() => {}
+                // Work that blocked its thread can have outlived the claim unnoticed.
+                output = work => if self.is_held() {
+                    return Ok(output);
+                },
             }
         }
         Err(lost_error(self.name(), self.lost_reason()))

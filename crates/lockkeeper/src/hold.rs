@@ -6,15 +6,17 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::What;
-use crate::guard::{LossSignal, lost_error};
+use crate::guard::lost_error;
 use crate::loss::{Alarm, LossReason};
 use crate::patience::Insistence;
+use crate::reentry::Leaving;
 use crate::slot::{Afterwards, Slot, Teller};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// The bounds a caller set on a hold.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,8 +44,12 @@ struct State {
     lease: Slot,
     /// Where the rounds will find this hold next.
     next_visit: Option<Moment>,
-    /// Given on loss. Those of guards that are gone are cleared away when there are many.
-    signals: Vec<Weak<LossSignal>>,
+    /// While the claim is on its way out: keeps its owner from entering it again.
+    leaving: Option<Leaving>,
+    /// Cancelled on loss; made when first asked for.
+    lost: Option<CancellationToken>,
+    /// Those of several locks taken together, cancelled too. Cleared of the dead when full.
+    signals: Vec<Weak<CancellationToken>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +98,8 @@ impl Hold {
             renew_at,
             lease: Slot::Given,
             next_visit: None,
+            leaving: None,
+            lost: None,
             signals: Vec::new(),
         };
         let hold = Arc::new(Self {
@@ -129,10 +137,20 @@ impl Hold {
         &self.core
     }
 
-    pub(crate) fn signal_loss_to(&self, signal: &Arc<LossSignal>) {
+    /// Cancelled on loss.
+    pub(crate) fn lost(&self) -> CancellationToken {
+        let mut state = self.state();
+        let lost = state.lost.get_or_insert_default().clone();
+        if matches!(state.phase, Phase::Lost(_)) {
+            lost.cancel();
+        }
+        lost
+    }
+
+    pub(crate) fn signal_loss_to(&self, signal: &Arc<CancellationToken>) {
         let mut state = self.state();
         if matches!(state.phase, Phase::Lost(_)) {
-            return signal.ours.cancel();
+            return signal.cancel();
         }
         let signals = &mut state.signals;
         if signals.len() == signals.capacity() {
@@ -268,7 +286,10 @@ impl Hold {
             Ok(Standing::Held) if now < state.deadline => {
                 state.deadline = sent + validity(self.claim.ttl);
                 state.renew_at = renewal_after(sent, &self.claim);
+                self.schedule(&mut state);
+                drop(state);
                 self.core.events.emit(&self.claim, self.token, What::Renewed);
+                return None;
             }
             Ok(Standing::Held) => {}
             Err(_) => state.renew_at = now + retry_after(self.claim.ttl),
@@ -279,7 +300,7 @@ impl Hold {
 
     /// Declares the claim lost, once.
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) {
-        let (signals, abandoned) = {
+        let (lost, signals, abandoned) = {
             let mut state = self.state();
             if state.phase != Phase::Held {
                 return;
@@ -296,12 +317,13 @@ impl Hold {
                     state.lease = Slot::Renewing(Afterwards::Release { told: None });
                 }
             }
-            (std::mem::take(&mut state.signals), abandoned)
+            (state.lost.clone(), std::mem::take(&mut state.signals), abandoned)
         };
         self.core.reentry.forget(self);
         // Outside the lock: cancelling runs the wakers of whoever waits.
+        lost.iter().for_each(CancellationToken::cancel);
         for signal in signals.iter().filter_map(Weak::upgrade) {
-            signal.ours.cancel();
+            signal.cancel();
         }
         self.core.events.emit(&self.claim, self.token, What::of_loss(&reason));
         if let Some(lease) = abandoned {
@@ -363,26 +385,26 @@ impl Hold {
     /// Ends the hold, once: the lease if it is here; if a renewal has it, that will do with it
     /// what `afterwards` says.
     fn end(self: &Arc<Self>, afterwards: Afterwards) -> Ending {
-        let ending = {
-            let mut state = self.state();
-            if state.phase == Phase::Held {
-                state.phase = Phase::Over;
-                self.unschedule(&mut state);
+        match afterwards {
+            Afterwards::Forget => self.core.reentry.forget(self),
+            _ => self.state().leaving = self.core.reentry.leave(self),
+        }
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            state.phase = Phase::Over;
+            self.unschedule(&mut state);
+        }
+        match std::mem::replace(&mut state.lease, Slot::Given) {
+            Slot::Here(lease) => Ending::Here(lease),
+            Slot::Renewing(Afterwards::Return) => {
+                state.lease = Slot::Renewing(afterwards);
+                Ending::Renewing
             }
-            match std::mem::replace(&mut state.lease, Slot::Given) {
-                Slot::Here(lease) => Ending::Here(lease),
-                Slot::Renewing(Afterwards::Return) => {
-                    state.lease = Slot::Renewing(afterwards);
-                    Ending::Renewing
-                }
-                other => {
-                    state.lease = other;
-                    Ending::Done
-                }
+            other => {
+                state.lease = other;
+                Ending::Done
             }
-        };
-        self.core.reentry.forget(self);
-        ending
+        }
     }
 
     /// Waits for the release that follows a renewal under way, but not for a renewal that hangs:
@@ -408,8 +430,10 @@ impl Hold {
     /// returns what the first try said.
     async fn give_back(self: Arc<Self>, mut lease: Box<dyn Lease>) -> Result<()> {
         let result = lease.release(self.linger()).await;
+        let leaving = self.state().leaving.take();
+        drop(leaving);
         match &result {
-            Ok(()) => self.core.events.emit(&self.claim, self.token, What::Released),
+            Ok(()) => self.released(),
             Err(error) => {
                 tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
                 let hold = self.clone();
@@ -417,14 +441,20 @@ impl Hold {
                     let mut insistence = Insistence::until_expiry_of(&hold.claim);
                     while insistence.again().await {
                         if lease.release(hold.linger()).await.is_ok() {
-                            hold.core.events.emit(&hold.claim, hold.token, What::Released);
-                            return;
+                            return hold.released();
                         }
                     }
                 });
             }
         }
         result
+    }
+
+    /// Tells of the release, unless the claim's end was told as a loss.
+    fn released(&self) {
+        if self.state().phase == Phase::Over {
+            self.core.events.emit(&self.claim, self.token, What::Released);
+        }
     }
 
     async fn give_back_quietly(self: Arc<Self>, lease: Box<dyn Lease>) {

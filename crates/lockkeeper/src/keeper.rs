@@ -32,7 +32,7 @@ pub struct Keeper {
 impl Keeper {
     /// A keeper over a backend of one's own; [`connect`](crate::connect()) makes one from a URL.
     ///
-    /// Background work runs on the tokio runtime the keeper is first used on.
+    /// Background work runs on the tokio runtime the keeper was last used on.
     ///
     /// # Errors
     /// Only when the system gives no random numbers.
@@ -165,10 +165,13 @@ impl Keeper {
     /// # Cancel safety
     /// Cancel safe: the work goes on.
     pub async fn close(&self, limit: Duration) -> bool {
-        self.core.tasks.close();
-        let through = tokio::time::timeout(limit, self.core.tasks.wait()).await.is_ok();
-        self.core.tasks.reopen();
-        through
+        let tasks = self.core.tasks.clone();
+        let waiting = async move { tokio::time::timeout(limit, tasks.wait()).await.is_ok() };
+        match self.core.completing(waiting) {
+            Ok(waiting) => waiting.await,
+            // Never used on any runtime, so nothing is under way.
+            Err(_) => true,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::claim::{FencingToken, Mode};
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Guard, LossSignal, lost_error};
+use crate::guard::{Guard, lost_error};
 use crate::lock::timed_out;
 use crate::loss::LossReason;
 use crate::name::Name;
@@ -47,7 +47,8 @@ impl Multi {
     /// Waits for as long as it takes.
     ///
     /// # Errors
-    /// As [`Lock::acquire`](crate::Lock::acquire); what was taken so far is given back.
+    /// As [`Lock::acquire`](crate::Lock::acquire), and [`ErrorKind::Lost`] when one was lost
+    /// while the others were waited for; what was taken so far is given back.
     ///
     /// # Cancel safety
     /// Cancel safe: dropped at any point, it gives back what it took.
@@ -92,7 +93,7 @@ impl Multi {
         if names.is_empty() {
             return Err(Error::new(ErrorKind::InvalidName, "no names were given to lock"));
         }
-        let lost = LossSignal::new();
+        let signal = Arc::new(CancellationToken::new());
         let mut guards = Vec::with_capacity(names.len());
         for name in names {
             let attempt = self.terms.attempt(&self.core, name.clone(), Mode::Exclusive)?;
@@ -100,13 +101,18 @@ impl Multi {
             match self.core.acquire(attempt, Patience::until(until), &mut place).await? {
                 Some(guard) => {
                     // One signal for all: losing any of them is losing the whole.
-                    guard.signal_loss_to(&lost);
+                    guard.signal_loss_to(&signal);
                     guards.push(guard);
                 }
                 None => return Ok(Err(Missing { name, place })),
             }
         }
-        Ok(Ok(MultiGuard { guards, lost }))
+        let all = MultiGuard { guards, lost: signal.child_token(), signal };
+        match all.first_lost() {
+            // While we waited for the others.
+            Some((guard, reason)) => Err(lost_error(guard.name(), Some(reason))),
+            None => Ok(Ok(all)),
+        }
     }
 }
 
@@ -121,7 +127,9 @@ struct Missing {
 #[must_use = "if unused the claims are released at once"]
 pub struct MultiGuard {
     guards: Vec<Guard>,
-    lost: Arc<LossSignal>,
+    signal: Arc<CancellationToken>,
+    /// A child of `signal`, so that cancelling it does no harm.
+    lost: CancellationToken,
 }
 
 impl MultiGuard {
@@ -142,12 +150,12 @@ impl MultiGuard {
 
     /// Cancelled when any of them is lost.
     pub fn lost(&self) -> &CancellationToken {
-        &self.lost.theirs
+        &self.lost
     }
 
     /// Why the first of those that are lost was; `None` while all are held.
     pub fn lost_reason(&self) -> Option<LossReason> {
-        self.guards.iter().find_map(Guard::lost_reason)
+        self.first_lost().map(|(_, reason)| reason)
     }
 
     /// Whether all are held at this moment.
@@ -176,13 +184,19 @@ impl MultiGuard {
         if self.is_held() {
             tokio::select! {
                 biased;
-                () = self.lost.ours.cancelled() => {}
-                output = work => return Ok(output),
+                () = self.signal.cancelled() => {}
+                output = work => if self.is_held() {
+                    return Ok(output);
+                },
             }
         }
-        let first = self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)));
+        let first = self.first_lost();
         let (guard, reason) = first.map_or((&self.guards[0], None), |(g, why)| (g, Some(why)));
         Err(lost_error(guard.name(), reason))
+    }
+
+    fn first_lost(&self) -> Option<(&Guard, LossReason)> {
+        self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
     }
 
     /// Gives all of them back, the last one taken first.

@@ -1,18 +1,24 @@
-//! The keeper's rounds: one task that visits every hold when something is due there.
+//! The keeper's rounds: a task that visits every hold when something is due there.
 //!
 //! A task per hold would do as well, but starting and waking it is most of the cost of a lock
 //! that is held for a moment. Here a hold is an entry in an ordered map, and the task is woken
 //! only when an entry is earlier than what it sleeps for.
+//!
+//! A keeper that is used on several runtimes has a walker on each, and any of them does the
+//! rounds for all: a runtime that ends, or that nobody drives, leaves no hold unattended as long
+//! as there is another.
 
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::hold::Hold;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
-/// The longest the task sleeps while anything is held, because timers stand still while the
+/// The longest a walker sleeps while anything is held, because timers stand still while the
 /// machine sleeps and the clock of validity does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -26,28 +32,29 @@ pub(crate) struct Rounds {
 struct Book {
     /// Keyed by when a visit is due, and by the hold's address to tell equals apart.
     due: BTreeMap<(Moment, usize), Arc<Hold>>,
-    /// Until when the task sleeps; `None` when nothing at all is planned.
+    /// Until when the walkers sleep; `None` when nothing at all is planned.
     asleep_until: Option<Moment>,
-    walking: bool,
+    /// The runtimes that have a walker.
+    walkers: Vec<Id>,
 }
 
 impl Rounds {
     /// Enters `hold` for a visit at `due` instead of at `previous`.
     pub(crate) fn put(&self, hold: &Arc<Hold>, previous: Option<Moment>, due: Moment) {
+        let here = Handle::try_current().ok();
         let (start, wake) = {
             let mut book = self.book();
             if let Some(previous) = previous {
                 book.due.remove(&(previous, address(hold)));
             }
             book.due.insert((due, address(hold)), hold.clone());
-            let start = !std::mem::replace(&mut book.walking, true);
+            let start = here.filter(|here| book.enlist(here.id()));
             (start, book.asleep_until.is_none_or(|until| due < until))
         };
-        if start {
-            let (core, earlier) = (Arc::downgrade(hold.core()), self.earlier.clone());
-            hold.core().spawn_untracked(walk(core, earlier));
+        if let Some(runtime) = start {
+            self.start_walker(hold.core(), &runtime);
         } else if wake {
-            self.earlier.notify_one();
+            self.earlier.notify_waiters();
         }
     }
 
@@ -56,6 +63,11 @@ impl Rounds {
         let struck = self.book().due.remove(&(due, address(hold)));
         // Dropped here, outside the lock: a hold's end may reach back into the book.
         drop(struck);
+    }
+
+    fn start_walker(&self, core: &Arc<Core>, runtime: &Handle) {
+        let walker = Walker { core: Arc::downgrade(core), runtime: runtime.id() };
+        runtime.spawn(walk(walker, self.earlier.clone()));
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -74,28 +86,69 @@ impl Rounds {
     }
 }
 
+impl Book {
+    /// Whether `runtime` had no walker yet; now it counts as having one.
+    fn enlist(&mut self, runtime: Id) -> bool {
+        let new = !self.walkers.contains(&runtime);
+        if new {
+            self.walkers.push(runtime);
+        }
+        new
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        // So that the walkers see that the keeper is gone.
+        self.earlier.notify_waiters();
+    }
+}
+
 fn address(hold: &Arc<Hold>) -> usize {
     Arc::as_ptr(hold) as usize
 }
 
+/// One walker, struck off the book when it ends, also with its runtime.
+struct Walker {
+    core: Weak<Core>,
+    runtime: Id,
+}
+
+impl Drop for Walker {
+    fn drop(&mut self) {
+        let Some(core) = self.core.upgrade() else { return };
+        let successor = core.runtime().filter(|runtime| runtime.id() != self.runtime);
+        let start = {
+            let mut book = core.rounds.book();
+            book.walkers.retain(|runtime| *runtime != self.runtime);
+            let needed = book.walkers.is_empty() && !book.due.is_empty();
+            successor.filter(|runtime| needed && book.enlist(runtime.id()))
+        };
+        if let Some(runtime) = start {
+            core.rounds.start_walker(&core, &runtime);
+        }
+    }
+}
+
 /// Ends when the keeper is gone; holds it only while visiting.
-async fn walk(core: Weak<Core>, earlier: Arc<Notify>) {
+async fn walk(walker: Walker, earlier: Arc<Notify>) {
     loop {
+        let mut woken = pin!(earlier.notified());
+        // From here on no notice is missed, also those given while we visit.
+        woken.as_mut().enable();
         let asleep_until = {
-            let Some(core) = core.upgrade() else { return };
+            let Some(core) = walker.core.upgrade() else { return };
             let (due, asleep_until) = core.rounds.next();
             for hold in &due {
                 hold.visit();
             }
-            // Visits put their holds back, perhaps earlier than what was planned before them;
-            // `put` has left a permit with `earlier` then.
             asleep_until
         };
         match asleep_until {
-            None => earlier.notified().await,
+            None => woken.await,
             Some(until) => tokio::select! {
                 () = until.reached() => {}
-                () = earlier.notified() => {}
+                () = woken => {}
             },
         }
     }

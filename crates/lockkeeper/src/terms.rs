@@ -112,10 +112,11 @@ macro_rules! terms_setters {
             self
         }
 
-        /// Free text shown to those who wait, at most 1000 bytes.
+        /// Free text shown to those who wait, at most 1000 bytes. Control characters in it become
+        /// spaces.
         #[must_use]
         pub fn note(mut self, note: &str) -> Self {
-            self.terms.note = note.into();
+            self.terms.note = note.replace(char::is_control, " ").into();
             self
         }
 
@@ -127,7 +128,8 @@ macro_rules! terms_setters {
         }
 
         /// The shortest time to hold: released earlier, the claim stays in the store for the
-        /// rest of it, even when this process ends. For jobs that run once per period.
+        /// rest of it, even when this process ends. For jobs that run once per period. A holder
+        /// that crashes before it releases leaves the claim to its ttl only.
         #[must_use]
         pub fn min_hold(mut self, least: std::time::Duration) -> Self {
             self.terms.bounds.min_hold = Some(least);

@@ -30,6 +30,8 @@ struct Table {
     lines: BTreeMap<Name, Line>,
     /// The largest token given, of whatever name.
     last_token: u64,
+    /// Where the search for names that nobody asks for any more goes on.
+    tidied: Option<Name>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ struct Held {
     since: Moment,
     expires: Moment,
     alarm: Option<Alarm>,
+    /// Released, but kept for its `min_hold`: nobody's any more.
+    lingers: bool,
 }
 
 #[derive(Debug)]
@@ -188,10 +192,12 @@ impl Lease for MemoryLease {
 
 impl Table {
     fn ask(&mut self, claim: &Claim, may_queue: bool) -> Result<Asked> {
+        self.tidy();
         self.advance(&claim.name);
         let sent = Moment::now();
         let line = self.lines.entry(claim.name.clone()).or_default();
-        if let Some(mine) = line.holders.iter().find(|held| held.claim.owner == claim.owner) {
+        if let Some(mine) = line.holders.iter().find(|h| h.claim.owner == claim.owner && !h.lingers)
+        {
             let (token, mode) = (mine.token, mine.claim.mode);
             if !mode.covers(claim.mode) {
                 return Err(mode.upgrade_refused(&claim.name, claim.mode));
@@ -210,6 +216,19 @@ impl Table {
         let (granted, answer) = oneshot::channel();
         line.waiters.push_back(Waiting { claim: claim.clone(), since: sent, granted });
         Ok(Asked::Queued(answer, line.waiters.len()))
+    }
+
+    /// Looks at a name or two that may have run out unnoticed: detached or lingering claims.
+    fn tidy(&mut self) {
+        let from = self.tidied.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let some: Vec<Name> = self
+            .lines
+            .range((from, Bound::Unbounded))
+            .take(2)
+            .map(|(name, _)| name.clone())
+            .collect();
+        some.iter().for_each(|name| self.advance(name));
+        self.tidied = some.last().cloned();
     }
 
     /// Drops what has expired and grants to those now at the head.
@@ -245,6 +264,7 @@ impl Table {
     fn release(&mut self, claim: &Claim, linger: Duration) {
         let Some(held) = self.held(&claim.name, claim.id) else { return };
         held.expires = Moment::now() + linger;
+        held.lingers = true;
         self.advance(&claim.name);
     }
 
@@ -287,7 +307,14 @@ impl Line {
 
 impl Held {
     fn new(claim: &Claim, token: FencingToken, now: Moment) -> Self {
-        Self { claim: claim.clone(), token, since: now, expires: now + claim.ttl, alarm: None }
+        Self {
+            claim: claim.clone(),
+            token,
+            since: now,
+            expires: now + claim.ttl,
+            alarm: None,
+            lingers: false,
+        }
     }
 
     fn view(&self, now: Moment) -> HolderView {

@@ -1,7 +1,8 @@
 //! The same for threads, with no runtime around it.
 //!
 //! A thread is its own owner: locking a name twice in one thread enters again instead of waiting
-//! for itself. Permits of a semaphore are the exception: each is its own, so that one thread can
+//! for itself. That is the thread that acquires, whoever made the lock, and it stays so should
+//! the guard be given to another. Permits of a semaphore are the exception: each is its own, so that one thread can
 //! take several.
 //!
 //! ```
@@ -63,31 +64,27 @@ impl Keeper {
 
     /// A lock that one thread holds at a time.
     pub fn lock(&self, name: &str) -> Lock {
-        let inner = self.inner.lock(name).owner(&self.this_thread());
-        Lock { inner, engine: self.engine.clone() }
+        self.make(self.inner.lock(name))
     }
 
     /// A lock that many may read or one may write.
     pub fn rw_lock(&self, name: &str) -> RwLock {
-        let inner = self.inner.rw_lock(name).owner(&self.this_thread());
-        RwLock { inner, engine: self.engine.clone() }
+        RwLock { inner: self.inner.rw_lock(name), keeper: self.clone(), named: false }
     }
 
     /// A lock that `permits` may hold at a time.
     pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
-        Lock { inner: self.inner.semaphore(name, permits), engine: self.engine.clone() }
+        Lock { named: true, ..self.make(self.inner.semaphore(name, permits)) }
     }
 
     /// Several locks, taken all or none; see [`Multi`](crate::Multi).
     pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
-        let inner = self.inner.multi(names).owner(&self.this_thread());
-        Multi { inner, engine: self.engine.clone() }
+        Multi { inner: self.inner.multi(names), keeper: self.clone(), named: false }
     }
 
     /// An election of one leader at a time; see [`Election`](crate::Election).
     pub fn election(&self, name: &str) -> Election {
-        let inner = self.inner.election(name).owner(&self.this_thread());
-        Election { inner, engine: self.engine.clone() }
+        Election { inner: self.inner.election(name), keeper: self.clone(), named: false }
     }
 
     /// A new owner, to name instead of the calling thread.
@@ -129,6 +126,10 @@ impl Keeper {
         &self.inner
     }
 
+    fn make(&self, inner: crate::Lock) -> Lock {
+        Lock { inner, keeper: self.clone(), named: false }
+    }
+
     fn this_thread(&self) -> Owner {
         Owner::from_id(format!("{}-{:?}", self.threads, std::thread::current().id()))
     }
@@ -146,7 +147,7 @@ macro_rules! passed_on_setters {
         /// Whose claims count as one, instead of the calling thread's.
         #[must_use]
         pub fn owner(self, owner: &Owner) -> Self {
-            Self { inner: self.inner.owner(owner), ..self }
+            Self { inner: self.inner.owner(owner), named: true, ..self }
         }
 
         /// Free text shown to those who wait.
@@ -171,7 +172,7 @@ macro_rules! passed_on_setters {
 
 /// The three ways of waiting, each blocking until the async one inside is through.
 macro_rules! blocking_verbs {
-    ($guard:ident, $acquire:ident, $try_acquire:ident, $acquire_within:ident) => {
+    ($lock:ident -> $guard:ident: $acquire:ident, $try_acquire:ident, $acquire_within:ident) => {
         passed_on_setters!();
 
         /// Waits for as long as it takes.
@@ -179,7 +180,8 @@ macro_rules! blocking_verbs {
         /// # Errors
         /// As [`Lock::acquire`](crate::Lock::acquire).
         pub fn $acquire(&self) -> Result<$guard> {
-            self.engine.block_on(self.inner.$acquire()).map(|inner| self.wrap(inner))
+            let inner = self.as_this_thread();
+            self.keeper.engine.block_on(inner.$acquire()).map(|inner| self.wrap(inner))
         }
 
         /// Takes it now or not at all: `None` when someone else has it.
@@ -187,7 +189,8 @@ macro_rules! blocking_verbs {
         /// # Errors
         /// As [`Lock::acquire`](crate::Lock::acquire).
         pub fn $try_acquire(&self) -> Result<Option<$guard>> {
-            let taken = self.engine.block_on(self.inner.$try_acquire())?;
+            let inner = self.as_this_thread();
+            let taken = self.keeper.engine.block_on(inner.$try_acquire())?;
             Ok(taken.map(|inner| self.wrap(inner)))
         }
 
@@ -196,12 +199,21 @@ macro_rules! blocking_verbs {
         /// # Errors
         /// As [`Lock::acquire_within`](crate::Lock::acquire_within).
         pub fn $acquire_within(&self, limit: Duration) -> Result<$guard> {
-            let taken = self.engine.block_on(self.inner.$acquire_within(limit));
+            let inner = self.as_this_thread();
+            let taken = self.keeper.engine.block_on(inner.$acquire_within(limit));
             taken.map(|inner| self.wrap(inner))
         }
 
         fn wrap(&self, inner: crate::$guard) -> $guard {
-            $guard { inner, engine: self.engine.clone() }
+            $guard { inner, engine: self.keeper.engine.clone() }
+        }
+
+        /// Owned by the calling thread, unless an owner was named.
+        fn as_this_thread(&self) -> crate::$lock {
+            match self.named {
+                true => self.inner.clone(),
+                false => self.inner.clone().owner(&self.keeper.this_thread()),
+            }
         }
     };
 }
@@ -210,18 +222,22 @@ macro_rules! blocking_verbs {
 #[derive(Debug, Clone)]
 pub struct Lock {
     inner: crate::Lock,
-    engine: Arc<Engine>,
+    keeper: Keeper,
+    /// Whether the owner is not the calling thread.
+    named: bool,
 }
 
 impl Lock {
-    blocking_verbs!(Guard, acquire, try_acquire, acquire_within);
+    blocking_verbs!(Lock -> Guard: acquire, try_acquire, acquire_within);
 }
 
 /// A read-write lock; see [`RwLock`](crate::RwLock).
 #[derive(Debug, Clone)]
 pub struct RwLock {
     inner: crate::RwLock,
-    engine: Arc<Engine>,
+    keeper: Keeper,
+    /// Whether the owner is not the calling thread.
+    named: bool,
 }
 
 impl RwLock {
@@ -229,12 +245,12 @@ impl RwLock {
 
     /// The side that shares with other readers.
     pub fn read(&self) -> Lock {
-        Lock { inner: self.inner.read(), engine: self.engine.clone() }
+        Lock { inner: self.inner.read(), keeper: self.keeper.clone(), named: self.named }
     }
 
     /// The side that shares with nobody.
     pub fn write(&self) -> Lock {
-        Lock { inner: self.inner.write(), engine: self.engine.clone() }
+        Lock { inner: self.inner.write(), keeper: self.keeper.clone(), named: self.named }
     }
 }
 
@@ -242,22 +258,26 @@ impl RwLock {
 #[derive(Debug, Clone)]
 pub struct Multi {
     inner: crate::Multi,
-    engine: Arc<Engine>,
+    keeper: Keeper,
+    /// Whether the owner is not the calling thread.
+    named: bool,
 }
 
 impl Multi {
-    blocking_verbs!(MultiGuard, acquire, try_acquire, acquire_within);
+    blocking_verbs!(Multi -> MultiGuard: acquire, try_acquire, acquire_within);
 }
 
 /// An election; see [`Election`](crate::Election).
 #[derive(Debug, Clone)]
 pub struct Election {
     inner: crate::Election,
-    engine: Arc<Engine>,
+    keeper: Keeper,
+    /// Whether the owner is not the calling thread.
+    named: bool,
 }
 
 impl Election {
-    blocking_verbs!(Leadership, campaign, try_campaign, campaign_within);
+    blocking_verbs!(Election -> Leadership: campaign, try_campaign, campaign_within);
 
     /// The leaders from now on, the present one first; see
     /// [`Election::observe`](crate::Election::observe).
@@ -266,7 +286,7 @@ impl Election {
     /// As there.
     pub fn observe(&self) -> Result<impl Iterator<Item = Result<Option<crate::Leader>>> + use<>> {
         let mut leaders = Box::pin(self.inner.observe()?);
-        let engine = self.engine.clone();
+        let engine = self.keeper.engine.clone();
         Ok(std::iter::from_fn(move || engine.block_on(leaders.next())))
     }
 }

@@ -12,13 +12,16 @@ async fn bad_urls_say_what_would_be_right() {
         #[cfg(feature = "sqlite")]
         ("sqlite:x?colour=red", "no option \"colour\""),
         #[cfg(feature = "sqlite")]
-        ("sqlite://somehost/x", "not of \"somehost\""),
+        ("sqlite://me:hunter2@host/x", "without a host"),
+        #[cfg(feature = "sqlite")]
+        ("sqlite::memory:", "use memory:"),
         #[cfg(not(feature = "sqlite"))]
         ("sqlite:", "build lockkeeper with the feature \"sqlite\""),
     ] {
         let error = lockkeeper::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
         assert!(error.to_string().contains(hint), "{url}: {error}");
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
     }
 }
 

@@ -2,5 +2,8 @@
 //! every store.
 
 mod connect;
+mod guards;
+mod runtimes;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod threads;

@@ -111,13 +111,99 @@ async fn places_where_no_file_can_be_are_told_apart() {
 async fn a_file_deleted_while_in_use_loses_the_lock_instead_of_pretending() {
     let store = Store::new();
     let keeper = store.keeper().await;
-    let guard = keeper.lock("n").ttl(Duration::from_millis(900)).acquire().await.unwrap();
+    let guard = keeper.lock("n").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
     std::fs::remove_file(store.path()).unwrap();
     let error = keeper.lock("other").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("deleted or replaced"), "{error}");
     guard.lost().cancelled().await;
-    assert_eq!(guard.lost_reason(), Some(LossReason::Expired));
+    assert_eq!(guard.lost_reason(), Some(LossReason::Gone));
+}
+
+/// The ttl is a day: a holder that is not told learns nothing before its next renewal.
+#[tokio::test]
+async fn a_holder_is_told_that_its_claim_was_broken_also_after_a_quiet_time() {
+    let store = Store::new();
+    let (keeper, other) = (store.keeper().await, store.keeper().await);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let guard = keeper.lock("n").ttl(Duration::from_secs(24 * 3600)).acquire().await.unwrap();
+    other.break_hold("n", guard.token().unwrap(), "stuck").await.unwrap();
+    guard.lost().cancelled().await;
+    assert_eq!(guard.lost_reason(), Some(LossReason::Broken { reason: "stuck".into() }));
+}
+
+/// A waiter whose runtime ended with it cannot leave the queue itself.
+#[tokio::test]
+async fn a_waiter_that_vanished_with_its_runtime_is_not_waited_for() {
+    let store = Store::new();
+    let backend = lockkeeper::open(&store.url()).await.unwrap();
+    let keeper = Keeper::new(backend.clone()).unwrap();
+    let held = keeper.lock("n").acquire().await.unwrap();
+    let _other = keeper.lock("other").acquire().await.unwrap();
+    let doomed = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let theirs = Keeper::new(backend).unwrap();
+    doomed.spawn(async move { theirs.lock("n").acquire().await.map(std::mem::forget) });
+    while keeper.show("n").await.unwrap().waiters.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    doomed.shutdown_background();
+    // A living waiter, so that signs of life are given for this process.
+    let living = keeper.clone();
+    let waiting = tokio::spawn(async move { living.lock("other").acquire().await });
+    while !keeper.show("n").await.unwrap().waiters.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    held.release().await.unwrap();
+    assert!(keeper.lock("n").try_acquire().await.unwrap().is_some());
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn what_short_lived_processes_leave_is_cleaned_by_the_next() {
+    let store = Store::new();
+    for process in 0..3 {
+        let keeper = store.keeper().await;
+        for job in 0..100 {
+            let name = format!("job/{process}/{job}");
+            keeper.lock(&name).acquire().await.unwrap().release().await.unwrap();
+        }
+    }
+    let database = store.database();
+    let rows = || -> i64 {
+        database.query_row("SELECT count(*) FROM claim", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(rows(), 300);
+    let an_hour_later = "UPDATE claim SET expires = expires - 3600000;
+                         UPDATE meta SET value = value - 3600000 WHERE key = 'swept'";
+    database.execute_batch(an_hour_later).unwrap();
+    let _keeper = store.keeper().await;
+    while rows() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Several who write without a pause must not keep the log from being restarted.
+#[test]
+fn the_log_stays_small_however_busy_the_file_is() {
+    let store = Store::new();
+    let log = store.folder.path().join("locks.db-wal");
+    let longest = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let (store, log, longest) = (&store, &log, &longest);
+            scope.spawn(move || {
+                let keeper = lockkeeper::blocking::connect(&store.url()).unwrap();
+                let lock = keeper.lock(&format!("n/{number}"));
+                for _ in 0..10_000 {
+                    lock.acquire().unwrap().release().unwrap();
+                }
+                let length = std::fs::metadata(log).map_or(0, |log| log.len());
+                longest.fetch_max(length, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
+    });
+    let longest = longest.into_inner() >> 20;
+    assert!(longest < 32, "{longest} MiB of log after 60,000 commits of about 1 KiB");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Bell {
     rung: Mutex<bool>,
     sound: Condvar,
-    /// Whether the clerk sleeps without a limit, and so must be woken for small things too.
+    /// Whether the clerk sleeps for long, or is about to, and so must be woken for small things.
     pub(super) fast_asleep: AtomicBool,
 }
 
@@ -25,9 +25,7 @@ impl Bell {
         let rung = lock(&self.rung);
         let mut rung = match limit {
             None => {
-                self.fast_asleep.store(true, Ordering::Relaxed);
                 let woken = self.sound.wait_while(rung, |rung| !*rung);
-                self.fast_asleep.store(false, Ordering::Relaxed);
                 woken.unwrap_or_else(PoisonError::into_inner)
             }
             Some(limit) => {
@@ -36,5 +34,6 @@ impl Bell {
             }
         };
         *rung = false;
+        self.fast_asleep.store(false, Ordering::SeqCst);
     }
 }

@@ -3,12 +3,13 @@
 
 use super::desk::Desk;
 use super::roll::Called;
+use super::sweep::{self, CLEANING};
 use super::time::{millis, span};
-use super::tx::{Tx, WAITER_LEASE};
+use super::tx::WAITER_LEASE;
 use crate::backend::LossReason;
 use crate::clock::Moment;
-use rusqlite::{Result, params};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,9 +21,6 @@ const FIRST_GLANCE: Duration = Duration::from_micros(500);
 const LONGEST_GLANCE: Duration = Duration::from_millis(5);
 /// The same while something is held, to learn that it was broken.
 const HOLDER_GLANCE: Duration = Duration::from_millis(250);
-/// How often, and how long after their release, free rows are cleaned away.
-const CLEANING: Duration = Duration::from_secs(60);
-const CLEANED_AT_ONCE: i64 = 500;
 
 /// Starts the clerk of `desk`, who ends when the desk is gone.
 pub(super) fn start(desk: &Arc<Desk>) -> std::io::Result<()> {
@@ -46,7 +44,8 @@ fn work(desk: &Weak<Desk>) {
         version: None,
         glance: FIRST_GLANCE,
         next_beat: now,
-        next_cleaning: now + CLEANING,
+        // At once: there may be many processes, none of which lives long.
+        next_cleaning: now,
         used: true,
     };
     loop {
@@ -64,19 +63,18 @@ impl Clerk {
     fn look_after(&mut self, desk: &Desk) {
         if desk.checkpoint_due() {
             desk.checkpoint();
-            self.used = true;
         }
         desk.serve_patiently();
         let (waiters, alarms) = (desk.roll.has_waiters(), desk.roll.has_alarms());
+        if alarms && desk.still_the_same_file().is_err() {
+            // Whoever opens the file that is there now sees none of our claims.
+            for alarm in desk.roll.take_alarms() {
+                alarm.ring(LossReason::Gone);
+            }
+        }
         if waiters || alarms {
             self.used = true;
-            let version = desk.data_version();
-            if desk.told_to_look() || version != self.version || version.is_none() {
-                self.version = version;
-                if desk.has_mail() {
-                    self.fetch_mail(desk);
-                }
-            }
+            self.look_for_mail(desk);
         }
         if let Some(expiry) = desk.roll.take_first_expiry() {
             self.next_beat = self.next_beat.min(expiry);
@@ -87,7 +85,7 @@ impl Clerk {
         if self.used && self.next_cleaning.remaining().is_zero() {
             self.next_cleaning = Moment::now() + CLEANING;
             self.used = false;
-            clean(desk);
+            sweep::clean(desk);
         }
         // Whoever came while one of these had the connection went away unserved.
         desk.serve_patiently();
@@ -95,98 +93,89 @@ impl Clerk {
 
     /// How long to sleep; `None` when there is nothing to look after.
     fn sleep(&mut self, desk: &Desk) -> Option<Duration> {
-        if desk.roll.has_waiters() {
+        // Before looking at the roll: who comes later sees it, and rings.
+        desk.bell.fast_asleep.store(true, Ordering::SeqCst);
+        let soon = if desk.roll.has_waiters() {
             let glance = self.glance.min(self.next_beat.remaining());
             self.glance = (self.glance * 5 / 4).min(LONGEST_GLANCE);
-            return Some(glance);
+            Some(glance)
+        } else {
+            self.glance = FIRST_GLANCE;
+            desk.roll.has_alarms().then_some(HOLDER_GLANCE)
+        };
+        if soon.is_some() {
+            desk.bell.fast_asleep.store(false, Ordering::SeqCst);
+            return soon;
         }
-        self.glance = FIRST_GLANCE;
-        if desk.roll.has_alarms() {
-            return Some(HOLDER_GLANCE);
-        }
-        self.used.then(|| self.next_cleaning.remaining().max(HOLDER_GLANCE))
+        self.used.then(|| self.next_cleaning.remaining())
     }
 
     /// Takes what was handed to this process, and learns what was broken.
-    fn fetch_mail(&mut self, desk: &Desk) {
-        let mail = desk.call_blocking(|tx| {
-            tx.confirm()?;
-            tx.collect_broken()
-        });
-        for (id, reason) in mail.unwrap_or_default() {
-            if let Some(alarm) = desk.roll.unwatch(&id) {
-                alarm.ring(LossReason::Broken { reason });
-            }
+    fn look_for_mail(&mut self, desk: &Desk) {
+        let version = desk.data_version();
+        if !desk.told_to_look() && version.is_some() && version == self.version {
+            return;
+        }
+        self.version = version;
+        if !desk.has_mail() {
+            return;
         }
         self.glance = FIRST_GLANCE;
+        let mail = desk.call_blocking(|tx| {
+            tx.confirm()?;
+            tx.broken()
+        });
+        let Ok(broken) = mail else {
+            self.version = None;
+            return;
+        };
+        for (name, id, reason) in broken {
+            match desk.roll.unwatch(&id) {
+                Some(alarm) => {
+                    alarm.ring(LossReason::Broken { reason });
+                    let removed = desk.call_blocking(move |tx| tx.remove(&name, &id));
+                    if let Err(error) = removed {
+                        tracing::debug!(%error, "a broken claim stays until it expires");
+                    }
+                }
+                // Granted just now: its holder is not on the roll yet. Look again.
+                None => self.version = None,
+            }
+        }
     }
 
     /// Shows that the waiters here live, and moves their lines on should someone ahead have
-    /// expired. Waiters whose rows are gone are told to queue anew.
+    /// expired. Waiters whose rows are gone are told to queue anew; rows whose waiters are gone
+    /// are removed.
     fn beat(&mut self, desk: &Desk) {
         let waiting = desk.roll.waiting();
         let names: BTreeSet<String> = waiting.iter().map(|(_, name)| name.clone()).collect();
         let outcome = desk.call_blocking(move |tx| {
             tx.confirm()?;
-            let mut alive = tx.beat()?;
+            let in_queue = tx.beat()?;
             let mut next = tx.now + millis(WAITER_LEASE);
             for name in &names {
                 next = tx.advance(name)?.map_or(next, |expires| expires.min(next));
             }
-            alive.extend(tx.granted.borrow().iter().map(|turn| turn.id.clone()));
-            Ok((alive, next - tx.now))
+            let granted = tx.granted.borrow();
+            let alive = in_queue.iter().map(|(id, _)| id).chain(granted.iter().map(|(_, t)| &t.id));
+            let alive: BTreeSet<String> = alive.cloned().collect();
+            Ok((in_queue, alive, next - tx.now))
         });
-        let Ok((alive, until_expiry)) = outcome else {
+        let Ok((in_queue, alive, until_expiry)) = outcome else {
             self.next_beat = Moment::now() + HEARTBEAT / 5;
             return;
         };
         self.next_beat = Moment::now() + span(until_expiry.max(1)).min(HEARTBEAT);
-        for (id, _) in waiting {
-            if !alive.contains(&id) {
-                desk.roll.tell(&id, Called::Dropped);
+        for (id, _) in waiting.into_iter().filter(|(id, _)| !alive.contains(id)) {
+            desk.roll.tell(&id, Called::Dropped);
+        }
+        // A waiter is on the roll before its row is in the file, so these were left behind.
+        for (id, name) in in_queue.into_iter().filter(|(id, _)| !desk.roll.is_waiting(id)) {
+            let removed = desk.call_blocking(move |tx| tx.remove_waiter(&name, &id));
+            if let Err(error) = removed {
+                tracing::debug!(%error, "a waiter without a task stays until the next heartbeat");
             }
         }
     }
-}
-
-/// Removes free rows of names that nobody has used for a while, a few at a time. Correctness
-/// does not depend on it: it keeps the file small.
-fn clean(desk: &Desk) {
-    let mut from = String::new();
-    while let Ok(Some(last)) = {
-        let from = from.clone();
-        desk.call_blocking(move |tx| sweep(tx, &from))
-    } {
-        from = last;
-    }
-}
-
-/// Cleans up to so many names after `from`; the last one it saw, or `None` at the end.
-pub(super) fn sweep(tx: &Tx<'_>, from: &str) -> Result<Option<String>> {
-    let long_ago = tx.now - millis(CLEANING);
-    let mut names = tx
-        .connection
-        .prepare_cached("SELECT DISTINCT name FROM claim WHERE name > ?1 ORDER BY name LIMIT ?2")?;
-    let names: Vec<String> = names
-        .query_map(params![from, CLEANED_AT_ONCE], |row| row.get(0))?
-        .collect::<Result<_>>()?;
-    for name in &names {
-        // Turns a line of which everything has expired into one free row.
-        tx.advance(name)?;
-    }
-    let Some(last) = names.last() else { return Ok(None) };
-    let range = params![from, last, long_ago];
-    tx.connection
-        .prepare_cached(
-            "UPDATE meta SET value = max(value, coalesce((SELECT max(ticket) FROM claim
-               WHERE name > ?1 AND name <= ?2 AND state = 0 AND expires <= ?3), 0))
-             WHERE key = 'token'",
-        )?
-        .execute(range)?;
-    tx.connection
-        .prepare_cached(
-            "DELETE FROM claim WHERE name > ?1 AND name <= ?2 AND state = 0 AND expires <= ?3",
-        )?
-        .execute(params![from, last, long_ago])?;
-    Ok(Some(last.clone()))
 }

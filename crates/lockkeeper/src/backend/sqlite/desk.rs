@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ const MOST_BATCHES: usize = 4;
 const COMMITS_PER_CHECKPOINT: u32 = 2000;
 /// A write-ahead log of so many bytes is checkpointed when the file is opened.
 const LONG_LOG: u64 = 4 << 20;
+/// How long a checkpoint waits for other processes.
+const CHECKPOINT_LIMIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) struct Desk {
@@ -37,6 +39,8 @@ pub(super) struct Desk {
     connection: Mutex<Connection>,
     queue: Mutex<VecDeque<Box<dyn Job>>>,
     commits: AtomicU32,
+    /// How many of the next jobs are to have a transaction to themselves.
+    alone: AtomicUsize,
     /// The claims of this process.
     pub(super) roll: Roll,
     pub(super) bell: Arc<Bell>,
@@ -68,6 +72,7 @@ impl Desk {
             connection: Mutex::new(connection),
             queue: Mutex::default(),
             commits: AtomicU32::new(if log_is_long { COMMITS_PER_CHECKPOINT } else { 0 }),
+            alone: AtomicUsize::new(0),
             roll: Roll::default(),
             bell: Arc::default(),
             mail: AtomicBool::new(false),
@@ -90,10 +95,11 @@ impl Desk {
         &self,
         work: impl FnMut(&Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (job, mut answer) = job(work);
+        let (job, answer) = job(work);
         lock(&self.queue).push_back(job);
         self.serve_patiently();
-        answer.try_recv().unwrap_or_else(|_| Err(closed()))
+        // Someone at the desk may have taken the job along and be at it still.
+        answer.blocking_recv().unwrap_or_else(|_| Err(closed()))
     }
 
     /// Serves everyone in the queue if the desk and the file are free.
@@ -129,12 +135,13 @@ impl Desk {
             if let Served::All = self.batch(&connection) {
                 continue;
             }
+            // Before anything else, so that whoever comes from now on finds the desk free.
+            drop(connection);
             if Moment::now() >= give_up {
                 let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
                 let error = rusqlite::Error::SqliteFailure(busy, None);
                 return self.fail_all(&store_error(&self.path, error));
             }
-            drop(connection);
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         }
@@ -155,25 +162,33 @@ impl Desk {
                 return Served::All;
             }
         }
-        let mut jobs = std::mem::take(&mut *lock(&self.queue));
+        let mut jobs = self.take_jobs();
         match self.attempt(connection, sent, jobs.make_contiguous()) {
             Ok(()) => jobs.into_iter().for_each(|job| job.finish(Ok(()))),
             Err(error) if jobs.len() == 1 => {
                 let error = store_error(&self.path, error);
                 jobs.into_iter().for_each(|job| job.finish(Err(again(&error))));
             }
-            // One of them failed and took the others down with it: each alone.
+            // One of them failed and took the others down with it: again, each alone.
             Err(_) => {
-                for mut job in jobs {
-                    let sent = Moment::now();
-                    let outcome = run(connection, "BEGIN IMMEDIATE").and_then(|()| {
-                        self.attempt(connection, sent, std::slice::from_mut(&mut job))
-                    });
-                    job.finish(outcome.map_err(|error| store_error(&self.path, error)));
-                }
+                let mut queue = lock(&self.queue);
+                self.alone.store(jobs.len(), Ordering::Relaxed);
+                jobs.into_iter().rev().for_each(|job| queue.push_front(job));
             }
         }
         Served::All
+    }
+
+    /// Everyone in the queue, or only the first while they are to be served alone.
+    fn take_jobs(&self) -> VecDeque<Box<dyn Job>> {
+        let mut queue = lock(&self.queue);
+        match self.alone.load(Ordering::Relaxed) {
+            0 => std::mem::take(&mut *queue),
+            left => {
+                self.alone.store(left - 1, Ordering::Relaxed);
+                queue.pop_front().into_iter().collect()
+            }
+        }
     }
 
     /// Runs the jobs in the transaction that was begun, ends it, and wakes whom it granted.
@@ -193,8 +208,13 @@ impl Desk {
             return outcome;
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
-        for turn in tx.granted.into_inner() {
-            self.roll.tell(&turn.id.clone(), Called::Granted(turn));
+        for (name, turn) in tx.granted.into_inner() {
+            let id = turn.id.clone();
+            if !self.roll.tell(&id, Called::Granted(turn)) {
+                // Whoever waited is gone with his runtime: nobody would give it back.
+                let (removal, _) = job(move |tx: &Tx<'_>| tx.remove(&name, &id));
+                lock(&self.queue).push_back(removal);
+            }
         }
         Ok(())
     }
@@ -211,8 +231,12 @@ impl Desk {
     /// Moves the write-ahead log into the file; slow, for the clerk.
     pub(super) fn checkpoint(&self) {
         let connection = lock(&self.connection);
-        // Another process may be reading or writing: then the next checkpoint does more.
-        let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        // RESTART, and not PASSIVE, which never gets to the end of a log that others are writing
+        // to: it would grow for ever. It waits a moment for them; if in vain, there is a next time.
+        let done = connection
+            .busy_timeout(CHECKPOINT_LIMIT)
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())))
+            .and_then(|()| connection.busy_timeout(Duration::ZERO));
         if let Err(error) = done {
             tracing::debug!(%error, "checkpoint not made");
         }
@@ -227,9 +251,26 @@ impl Desk {
     }
 
     /// Reads without writing: works also while another process keeps the file.
-    pub(super) fn look<T>(&self, read: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>) -> Result<T> {
-        self.still_the_same_file()?;
-        let connection = lock(&self.connection);
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        mut read: impl FnMut(&Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self.look_at_once(&mut read) {
+            Some(looked) => looked,
+            // Someone is at the desk, perhaps for long: not for an async thread to wait.
+            None => self.call(read).await,
+        }
+    }
+
+    /// The same without waiting for the desk: `None` when it is taken.
+    pub(super) fn look_at_once<T>(
+        &self,
+        read: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>,
+    ) -> Option<Result<T>> {
+        if let Err(error) = self.still_the_same_file() {
+            return Some(Err(error));
+        }
+        let connection = self.connection.try_lock().ok()?;
         let looked = run(&connection, "BEGIN").and_then(|()| {
             let found = read(&self.transaction(&connection, Moment::now()));
             run(&connection, "COMMIT").and(found)
@@ -237,7 +278,7 @@ impl Desk {
         drop(connection);
         // Whoever came meanwhile found the desk taken.
         self.serve();
-        looked.map_err(|error| store_error(&self.path, error))
+        Some(looked.map_err(|error| store_error(&self.path, error)))
     }
 
     fn transaction<'a>(&'a self, connection: &'a Connection, sent: Moment) -> Tx<'a> {
@@ -267,7 +308,7 @@ impl Desk {
 
     /// Refuses to go on when the file was deleted or replaced: whoever opens it anew would see
     /// none of our claims.
-    fn still_the_same_file(&self) -> Result<()> {
+    pub(super) fn still_the_same_file(&self) -> Result<()> {
         if self.identity == identity(&self.path) {
             return Ok(());
         }
@@ -289,7 +330,8 @@ impl Desk {
     /// Keeps `alarm`, to be rung should the claim be broken.
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {
         self.roll.watch(id, alarm);
-        if self.bell.fast_asleep.load(Ordering::Relaxed) {
+        // After the roll has it: the clerk does it the other way round.
+        if self.bell.fast_asleep.load(Ordering::SeqCst) {
             self.bell.ring();
         }
     }

@@ -1,7 +1,7 @@
 //! One row of the table.
 
 use super::tx::Turn;
-use crate::backend::{FencingToken, Mode, Moment};
+use crate::backend::{Claim, FencingToken, Mode, Moment};
 use rusqlite::{Result, Row};
 
 pub(super) const FREE: i64 = 0;
@@ -45,6 +45,12 @@ impl Entry {
             whom: row.get(11)?,
             note: row.get(12)?,
         })
+    }
+
+    /// Whether the claim's owner holds it here, and so may enter again. One that lingers after
+    /// its release is nobody's.
+    pub(super) fn is_owned_by(&self, claim: &Claim) -> bool {
+        self.holds() && self.owner == claim.owner.id() && !self.process.is_empty()
     }
 
     pub(super) fn holds(&self) -> bool {

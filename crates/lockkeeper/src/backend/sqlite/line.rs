@@ -86,7 +86,7 @@ impl<'a> Line<'a> {
                 )?
                 .execute(params![self.name, entry.ticket, entry.state, tx.now, entry.expires])?;
             if ours {
-                tx.granted.borrow_mut().push(entry.turn(tx.sent));
+                tx.granted.borrow_mut().push((self.name.to_owned(), entry.turn(tx.sent)));
             }
         }
         Ok(())

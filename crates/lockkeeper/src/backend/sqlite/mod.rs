@@ -13,7 +13,7 @@
 //! does either. The file must be on a local disk: the locks that SQLite itself needs do not work
 //! over network file systems. A process that is stopped in the microseconds of a transaction keeps
 //! the file from everyone until it goes on or ends: others then get `Unavailable` after five
-//! seconds, and lose what they cannot renew. Processes in containers can share it if they share the machine's
+//! seconds, whatever limit they gave, and lose what they cannot renew. Processes in containers can share it if they share the machine's
 //! clock (no time namespace of their own).
 
 mod bell;
@@ -24,6 +24,7 @@ mod job;
 mod line;
 mod roll;
 mod schema;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -54,20 +55,26 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub(crate) fn open(address: &Address) -> Result<Self> {
+        let config = |message: &str| Error::new(ErrorKind::Config, message);
         address.only_options(&[])?;
         let path = match address.authority.as_deref() {
             None | Some("") if address.path.is_empty() => schema::default_path()?,
+            None | Some("") if address.path.starts_with(':') => {
+                return Err(config(
+                    "sqlite: keeps locks in a file: for locks in memory use memory:",
+                ));
+            }
             None | Some("") => PathBuf::from(&address.path),
-            Some(host) => {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!(
-                        "sqlite: names a file of this machine, not of {host:?}: write \
-                         sqlite:relative/path or sqlite:/absolute/path"
-                    ),
+            Some(_) => {
+                return Err(config(
+                    "sqlite: names a file of this machine, without a host: write \
+                     sqlite:relative/path or sqlite:/absolute/path",
                 ));
             }
         };
+        // The process may go to another folder later.
+        let path = std::path::absolute(&path)
+            .map_err(|error| config("the current folder cannot be told").caused_by(error))?;
         let process = ClaimIds::new()?.next().to_string();
         let desk = Arc::new(Desk::open(path, process)?);
         clerk::start(&desk).map_err(|error| {
@@ -221,13 +228,13 @@ impl Drop for SqliteLease {
 #[async_trait]
 impl Inspector for Sqlite {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.desk.look(|tx| view::list(tx, prefix))
+        let prefix = prefix.to_owned();
+        self.desk.look(move |tx| view::list(tx, &prefix)).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {
-        let found = self.desk.look(|tx| view::list(tx, name.as_str()))?;
-        let free = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
-        Ok(found.into_iter().find(|view| view.name == *name).unwrap_or(free))
+        let name = name.clone();
+        self.desk.look(move |tx| view::show(tx, &name)).await
     }
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {

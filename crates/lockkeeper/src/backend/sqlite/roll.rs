@@ -57,11 +57,16 @@ impl Roll {
         lock(&self.waiters).remove(id);
     }
 
-    pub(super) fn tell(&self, id: &str, called: Called) {
-        if let Some(waiter) = lock(&self.waiters).remove(id) {
-            // One who left in this moment finds his row granted, and sees to it.
-            let _ = waiter.turn.send(called);
-        }
+    /// Whether there was anyone of that id to tell.
+    pub(super) fn tell(&self, id: &str, called: Called) -> bool {
+        let Some(waiter) = lock(&self.waiters).remove(id) else { return false };
+        // One who is leaving in this moment finds his row granted, and sees to it.
+        let _ = waiter.turn.send(called);
+        true
+    }
+
+    pub(super) fn is_waiting(&self, id: &str) -> bool {
+        lock(&self.waiters).contains_key(id)
     }
 
     /// The ids and names of this process's waiters whose rows are in the file.
@@ -86,6 +91,10 @@ impl Roll {
 
     pub(super) fn unwatch(&self, id: &str) -> Option<Alarm> {
         lock(&self.alarms).remove(id)
+    }
+
+    pub(super) fn take_alarms(&self) -> Vec<Alarm> {
+        std::mem::take(&mut *lock(&self.alarms)).into_values().collect()
     }
 
     pub(super) fn has_alarms(&self) -> bool {

@@ -43,7 +43,7 @@ CREATE TABLE claim (
 ) WITHOUT ROWID;
 CREATE INDEX claim_to_look_after ON claim(process) WHERE state > 1;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO meta VALUES ('clock', ''), ('token', 0);
+INSERT INTO meta VALUES ('clock', ''), ('token', 0), ('sweep', ''), ('swept', 0);
 CREATE VIEW lock AS
   SELECT name, owner, whom, note, count(*) AS count, min(token) AS token,
          CASE mode WHEN 0 THEN 'exclusive' WHEN -1 THEN 'shared' ELSE 'permit of ' || mode END
@@ -130,8 +130,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
     connection.pragma_update(None, "page_size", 1024)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     // NORMAL does not wait for the disk: a power failure can forget the last commits. It forgets
-    // no lock thereby, because no holder outlives the boot, and no token, because tokens follow
-    // the wall clock.
+    // no lock thereby, because no holder outlives the boot; for tokens see `make_ready`.
     connection.pragma_update(None, "synchronous", "normal")?;
     // The clerk does it, away from the callers' threads.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -176,8 +175,12 @@ fn make_ready(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         Finding::OtherBoot => transaction.execute_batch(
-            "UPDATE meta SET value = max(value,
+            // The last commits before a power failure may be lost, and with them tokens that had
+            // run ahead of the clock: a million grants are skipped, far more than those can be.
+            "UPDATE meta SET value = (1 << 30) + max(value,
                coalesce((SELECT max(max(ticket, high)) FROM claim), 0)) WHERE key = 'token';
+             UPDATE meta SET value = '' WHERE key = 'sweep';
+             UPDATE meta SET value = 0 WHERE key = 'swept';
              DELETE FROM claim;",
         )?,
         other => return Ok(other),

@@ -24,7 +24,7 @@ pub(super) struct Tx<'a> {
     /// A moment before `now`: the validity of what is granted here counts from it.
     pub(super) sent: Moment,
     /// Waiters of this process that were granted their claim, to be woken after the commit.
-    pub(super) granted: RefCell<Vec<Turn>>,
+    pub(super) granted: RefCell<Vec<(String, Turn)>>,
 }
 
 /// A claim that holds its name.
@@ -69,7 +69,7 @@ impl Tx<'_> {
         }
         let mut line = Line::load(self, claim.name.as_str())?;
         line.advance()?;
-        let mine = line.entries.iter().find(|e| e.holds() && e.owner == claim.owner.id());
+        let mine = line.entries.iter().find(|entry| entry.is_owned_by(claim));
         let asked = if let Some((mode, token)) = mine.map(|entry| (entry.mode, entry.token)) {
             match mode.covers(claim.mode) {
                 true => Asked::Granted(line.insert(claim, HELD, Some(token))?),
@@ -240,17 +240,26 @@ impl Tx<'_> {
         Ok(next)
     }
 
-    /// Shows that this process's waiters live; returns the ids of those still in the queue.
-    pub(super) fn beat(&self) -> Result<Vec<String>> {
+    /// Shows that this process's waiters live: the ids of those in the queue, and their names.
+    pub(super) fn beat(&self) -> Result<Vec<(String, String)>> {
         self.connection
             .prepare_cached(
                 "UPDATE claim SET expires = ?2
-                 WHERE process = ?1 AND state > 1 AND state = 2 AND expires > ?3 RETURNING id",
+                 WHERE process = ?1 AND state > 1 AND state = 2 AND expires > ?3
+                 RETURNING id, name",
             )?
             .query_map(params![self.process, self.now + millis(WAITER_LEASE), self.now], |row| {
-                row.get(0)
+                Ok((row.get(0)?, row.get(1)?))
             })?
             .collect()
+    }
+
+    /// Takes a waiter out of the queue that nobody answers for, unless it was granted meanwhile.
+    pub(super) fn remove_waiter(&self, name: &str, id: &str) -> Result<()> {
+        let mut line = Line::load(self, name)?;
+        line.remove(|entry| entry.id == id && entry.state == WAITING)?;
+        line.advance()?;
+        line.finish()
     }
 
     /// Whether something was handed to this process or broken.
@@ -268,11 +277,12 @@ impl Tx<'_> {
         let mut statement = self.connection.prepare_cached(
             "UPDATE claim SET state = 1, since = ?2, expires = ?2 + ttl
              WHERE process = ?1 AND state > 1 AND state = 3 AND expires > ?2
-             RETURNING id, ticket, token",
+             RETURNING id, ticket, token, name",
         )?;
         let confirmed = statement.query_map(params![self.process, self.now], |row| {
             let token = token_of(row.get(2)?)?;
-            Ok(Turn { id: row.get(0)?, ticket: row.get(1)?, token, sent: self.sent })
+            let turn = Turn { id: row.get(0)?, ticket: row.get(1)?, token, sent: self.sent };
+            Ok((row.get(3)?, turn))
         })?;
         for turn in confirmed {
             self.granted.borrow_mut().push(turn?);
@@ -280,19 +290,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes away the broken claims of this process: their ids, and why.
-    pub(super) fn collect_broken(&self) -> Result<Vec<(String, String)>> {
-        let broken: Vec<(String, String, String)> = self
-            .connection
+    /// The broken claims of this process: name, id, and why.
+    pub(super) fn broken(&self) -> Result<Vec<(String, String, String)>> {
+        self.connection
             .prepare_cached(
                 "SELECT name, id, note FROM claim WHERE process = ?1 AND state > 1 AND state = 4",
             )?
             .query_map([self.process], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-            .collect::<Result<_>>()?;
-        for (name, id, _) in &broken {
-            self.remove(name, id)?;
-        }
-        Ok(broken.into_iter().map(|(_, id, reason)| (id, reason)).collect())
+            .collect()
     }
 
     /// Breaks what is held with `token`; returns whether anything was.

@@ -6,6 +6,20 @@ use super::tx::Tx;
 use crate::backend::{HolderView, LockView, Name, Owner, WaiterView};
 use rusqlite::{Result, params};
 
+/// Everyone at `name`.
+pub(super) fn show(tx: &Tx<'_>, name: &Name) -> Result<LockView> {
+    let mut statement = tx.connection.prepare_cached(
+        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, whom,
+           note
+         FROM claim WHERE name = ?1 AND state IN (1, 2, 3) AND expires > ?2 ORDER BY ticket",
+    )?;
+    let mut view = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    for entry in statement.query_map(params![name.as_str(), tx.now], Entry::read)? {
+        add(&mut view, entry?, tx.now);
+    }
+    Ok(view)
+}
+
 /// Everyone at names that start with `prefix`.
 pub(super) fn list(tx: &Tx<'_>, prefix: &str) -> Result<Vec<LockView>> {
     let mut statement = tx.connection.prepare_cached(

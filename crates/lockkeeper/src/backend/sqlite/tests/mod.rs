@@ -46,6 +46,15 @@ impl Bench {
 
     /// Does `work` as `process`; what it gave, and who was woken.
     fn as_process<T>(&self, process: &str, work: impl FnOnce(&Tx<'_>) -> T) -> (T, Vec<Turn>) {
+        let (output, granted) = self.in_transaction(process, work);
+        (output, granted.into_iter().map(|(_, turn)| turn).collect())
+    }
+
+    fn in_transaction<T>(
+        &self,
+        process: &str,
+        work: impl FnOnce(&Tx<'_>) -> T,
+    ) -> (T, Vec<(String, Turn)>) {
         let (now, wall) = (self.now.get(), self.wall.get());
         let (connection, sent) = (&self.connection, Moment::now());
         let tx = Tx { connection, process, now, wall, sent, granted: RefCell::default() };
@@ -147,7 +156,7 @@ fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
     for _ in 0..4 {
         bench.pass(Duration::from_secs(1));
         let (ids, _) = bench.as_process("p", |tx| tx.beat().unwrap());
-        assert_eq!(ids, [alive.id.to_string()]);
+        assert_eq!(ids, [(alive.id.to_string(), "n".to_owned())]);
     }
     let woken = bench.release("p", &first, &turn);
     assert_eq!(woken[0].id, alive.id.to_string());
@@ -249,8 +258,8 @@ fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
     assert_eq!(woken[0].id, next.id.to_string());
     let told = bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
     assert_eq!(told, Standing::Lost(LossReason::Broken { reason: "stuck".into() }));
-    let (mail, _) = bench.as_process("p", |tx| tx.collect_broken().unwrap());
-    assert_eq!(mail, [(turn.id, "stuck".to_owned())]);
+    let (mail, _) = bench.as_process("p", |tx| tx.broken().unwrap());
+    assert_eq!(mail, [("n".to_owned(), turn.id, "stuck".to_owned())]);
 }
 
 #[test]
@@ -270,10 +279,7 @@ fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
         tx.connection.execute(renewed, (tx.now + 9000, held.id.to_string())).unwrap();
     });
     assert_eq!(bench.rows(), 1202);
-    let mut from = Some(String::new());
-    while let Some(name) = from {
-        from = bench.as_process("p", |tx| super::clerk::sweep(tx, &name).unwrap()).0;
-    }
+    while bench.as_process("p", |tx| super::sweep::sweep(tx).unwrap()).0 {}
     assert_eq!(bench.rows(), 2, "what is held, and what expired just now");
     bench.wall.set(5);
     let (_, turn) = bench.take("p", "n/0007");

@@ -154,6 +154,7 @@ impl World {
                 let (alive, woken) = bench.as_process(process, |tx| {
                     tx.confirm().unwrap();
                     let alive = tx.beat().unwrap();
+                    let alive: Vec<_> = alive.into_iter().map(|(id, _)| id).collect();
                     tx.advance("n").unwrap();
                     alive
                 });

@@ -1,0 +1,76 @@
+//! Keeps the file small. Correctness does not depend on it.
+
+use super::desk::Desk;
+use super::time::millis;
+use super::tx::Tx;
+use rusqlite::{Result, params};
+use std::time::Duration;
+
+/// How often, and how long after their release, free rows are cleaned away.
+pub(super) const CLEANING: Duration = Duration::from_secs(60);
+const NAMES_AT_ONCE: i64 = 200;
+
+/// Goes through the file once, if nobody has lately, a few names at a time so that nobody waits.
+/// Where the sweep has got to is kept in the file: a process that ends leaves it to the next.
+pub(super) fn clean(desk: &Desk) {
+    let due = desk.look_at_once(is_due);
+    if !matches!(due, Some(Ok(true))) {
+        return;
+    }
+    while let Ok(true) = desk.call_blocking(sweep) {}
+}
+
+fn is_due(tx: &Tx<'_>) -> Result<bool> {
+    let (from, swept) = progress(tx)?;
+    Ok(!from.is_empty() || swept + millis(CLEANING) <= tx.now)
+}
+
+/// Where the sweep under way has got to, and when the last one ended.
+fn progress(tx: &Tx<'_>) -> Result<(String, i64)> {
+    tx.connection
+        .prepare_cached(
+            "SELECT a.value, b.value FROM meta a, meta b WHERE a.key = 'sweep' AND b.key = 'swept'",
+        )?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Cleans the next few names; whether there are more.
+pub(super) fn sweep(tx: &Tx<'_>) -> Result<bool> {
+    let (from, _) = progress(tx)?;
+    let last: Option<String> = tx
+        .connection
+        .prepare_cached(
+            "SELECT max(name) FROM (SELECT name FROM claim WHERE name > ?1 ORDER BY name LIMIT ?2)",
+        )?
+        .query_row(params![from, NAMES_AT_ONCE], |row| row.get(0))?;
+    let mut set = tx.connection.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1")?;
+    let Some(last) = last else {
+        set.execute(params!["sweep", ""])?;
+        set.execute(params!["swept", tx.now])?;
+        return Ok(false);
+    };
+    let mut expired = tx.connection.prepare_cached(
+        "SELECT DISTINCT name FROM claim
+         WHERE name > ?1 AND name <= ?2 AND state <> 0 AND expires <= ?3",
+    )?;
+    let expired = expired.query_map(params![from, last, tx.now], |row| row.get::<_, String>(0))?;
+    for name in expired.collect::<Result<Vec<_>>>()? {
+        // Turns a line of which everything has expired into one free row.
+        tx.advance(&name)?;
+    }
+    let long_ago = tx.now - millis(CLEANING);
+    tx.connection
+        .prepare_cached(
+            "UPDATE meta SET value = max(value, coalesce((SELECT max(ticket) FROM claim
+               WHERE name > ?1 AND name <= ?2 AND state = 0 AND expires <= ?3), 0))
+             WHERE key = 'token'",
+        )?
+        .execute(params![from, last, long_ago])?;
+    tx.connection
+        .prepare_cached(
+            "DELETE FROM claim WHERE name > ?1 AND name <= ?2 AND state = 0 AND expires <= ?3",
+        )?
+        .execute(params![from, last, long_ago])?;
+    set.execute(params!["sweep", last])?;
+    Ok(true)
+}

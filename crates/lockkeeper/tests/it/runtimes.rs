@@ -1,0 +1,100 @@
+//! Keepers and the runtimes they are used on.
+
+use lockkeeper::{ErrorKind, Guard, Keeper};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+async fn held(keeper: &Keeper) -> Guard {
+    keeper.lock("n").ttl(SHORT).acquire().await.unwrap()
+}
+
+/// A keeper that was used on another runtime before.
+fn used_elsewhere(first: &Runtime) -> Keeper {
+    first.block_on(async {
+        let keeper = lockkeeper::connect("memory:").await.unwrap();
+        held(&keeper).await.release().await.unwrap();
+        keeper
+    })
+}
+
+#[test]
+fn a_keeper_outlives_the_runtime_it_was_first_used_on() {
+    let first = runtime();
+    let keeper = used_elsewhere(&first);
+    drop(first);
+    runtime().block_on(async {
+        let guard = held(&keeper).await;
+        let late = keeper.lock("n").acquire_within(SHORT * 3).await;
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut, "it was not renewed");
+        assert!(guard.is_held());
+    });
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_keeps_no_renewal() {
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    let keeper = used_elsewhere(&idle);
+    runtime().block_on(async {
+        let guard = held(&keeper).await;
+        tokio::time::sleep(SHORT * 3).await;
+        assert!(guard.is_held());
+    });
+    drop(idle);
+}
+
+#[test]
+fn a_hold_goes_on_when_its_runtime_ends_and_there_is_another() {
+    let (first, second) = (runtime(), runtime());
+    let keeper = first.block_on(async { lockkeeper::connect("memory:").await.unwrap() });
+    let guard = first.block_on(held(&keeper));
+    second.block_on(async {
+        keeper.lock("other").acquire().await.unwrap().release().await.unwrap();
+    });
+    drop(first);
+    second.block_on(async {
+        tokio::time::sleep(SHORT * 3).await;
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let timeless = Builder::new_current_thread().build().unwrap();
+    timeless.block_on(async {
+        let keeper = lockkeeper::connect("memory:").await.unwrap();
+        let error = keeper.lock("n").acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("enable_time"), "{error}");
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_keeper_that_is_gone() {
+    let runtime = runtime();
+    runtime.block_on(async {
+        for _ in 0..50 {
+            let keeper = lockkeeper::connect("memory:").await.unwrap();
+            let guard = held(&keeper).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            guard.release().await.unwrap();
+        }
+        while runtime.metrics().num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
+fn closing_works_where_there_is_no_runtime() {
+    use futures_util::FutureExt;
+    let first = runtime();
+    let keeper = used_elsewhere(&first);
+    assert_eq!(keeper.close(Duration::from_secs(5)).now_or_never(), Some(true));
+}
