@@ -112,11 +112,10 @@ macro_rules! terms_setters {
             self
         }
 
-        /// Free text shown to those who wait, at most 1000 bytes. Control characters in it become
-        /// spaces.
+        /// Free text shown to those who wait, at most 1000 bytes.
         #[must_use]
         pub fn note(mut self, note: &str) -> Self {
-            self.terms.note = note.replace(char::is_control, " ").into();
+            self.terms.note = note.into();
             self
         }
 

@@ -80,7 +80,7 @@ fn a_full_disk_is_an_error_that_says_so_and_passes_when_there_is_room() {
             "$1" run other -- echo ran; echo "room: $?"
         ' sh "$0" "$1"
         echo "held: $?"
-        "$0" ls; echo "left: $?"
+        "$0" show held; echo "left: $?"
     "#;
     let root = nix::unistd::Uid::effective().is_root();
     let mut command = Command::new("unshare");

@@ -240,10 +240,16 @@ impl LockView {
 
 impl fmt::Display for HolderView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.whom)?;
+        f.write_str(&in_one_line(&self.whom))?;
         if !self.note.is_empty() {
-            write!(f, " '{}'", self.note)?;
+            write!(f, " '{}'", in_one_line(&self.note))?;
         }
         write!(f, " for {}s", self.held_for.as_secs())
     }
+}
+
+/// Text of others, made safe to print: control characters are written out.
+fn in_one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(shown).collect()
 }
