@@ -73,6 +73,19 @@ async fn an_answer_after_the_deadline_does_not_revive_and_is_given_back() {
     free(&keeper).await;
 }
 
+/// The whole process was paused, and the answer is looked at before the clock is.
+#[tokio::test(start_paused = true)]
+async fn an_answer_found_after_the_deadline_is_not_believed() {
+    let (keeper, script) = keeper();
+    let guard = held(&keeper).await;
+    *script.renew_takes.lock().unwrap() = Duration::from_millis(500);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(script.renewals.load(Ordering::SeqCst), 1, "a renewal is under way");
+    tokio::time::advance(secs(2)).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(guard.lost_reason(), Some(LossReason::Expired));
+}
+
 #[tokio::test(start_paused = true)]
 async fn unanswered_renewals_neither_extend_nor_end() {
     let (keeper, script) = keeper();
@@ -98,6 +111,8 @@ async fn validity_counts_from_before_the_request() {
     let guard = held(&keeper).await;
     assert!(Moment::now().since(start) >= secs(3));
     assert!(guard.remaining() > secs(2));
+    let view = keeper.show("name").await.unwrap();
+    assert_eq!(view.holders.len(), 1, "the store knows nothing of this guard");
     guard.release().await.unwrap();
     free(&keeper).await;
 }
