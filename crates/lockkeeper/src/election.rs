@@ -112,7 +112,7 @@ impl Election {
         let name = Name::new(&self.name)?;
         self.check()?;
         if self.core.backend.inspector().is_none() {
-            return Err(unsupported(&self.core, "way to list holders"));
+            return Err(unsupported(&self.core, "way to list holders", |_| true));
         }
         let core = self.core.clone();
         // Whether anyone has looked yet, and whom they saw.
@@ -141,7 +141,7 @@ impl Election {
     fn check(&self) -> Result<()> {
         match self.core.backend.capability().fencing {
             true => Ok(()),
-            false => Err(unsupported(&self.core, "fencing tokens, and so no terms of office")),
+            false => Err(unsupported(&self.core, "fencing tokens, which terms are", |c| c.fencing)),
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 /// A held lock, read-lock, write-lock or permit.
 ///
@@ -171,7 +172,8 @@ impl Guard {
     pub async fn release(self) -> Result<()> {
         let hold = self.into_hold();
         let core = hold.core().clone();
-        core.completing(hold.release())?.await
+        let span = tracing::debug_span!("release", name = hold.claim().name.as_str());
+        core.completing(hold.release().instrument(span))?.await
     }
 
     /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.

@@ -155,7 +155,7 @@ impl Keeper {
 
     fn inspector(&self) -> Result<&dyn crate::backend::Inspector> {
         let inspector = self.core.backend.inspector();
-        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders"))
+        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders", |_| true))
     }
 
     /// Waits until every release and withdrawal under way in the background is through, for at

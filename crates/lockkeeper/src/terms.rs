@@ -1,6 +1,8 @@
 //! The terms of a claim, set the same way on everything that can be acquired.
 
+use crate::backend::Capability;
 use crate::claim::{Claim, Mode, Owner};
+use crate::connect::recipes;
 use crate::core::{Attempt, Core};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Bounds;
@@ -76,21 +78,21 @@ impl Terms {
         let capability = core.backend.capability();
         if !capability.has(mode) {
             let what = if mode == Mode::Shared { "shared mode" } else { "permits" };
-            return Err(unsupported(core, what));
+            return Err(unsupported(core, what, |capability| capability.has(mode)));
         }
         if self.bounds.min_hold.is_some() && !capability.linger {
-            return Err(unsupported(core, "min_hold"));
+            return Err(unsupported(core, "min_hold", |capability| capability.linger));
         }
         Ok(())
     }
 }
 
-/// The refusal of something this backend does not have, naming one that does.
-pub(crate) fn unsupported(core: &Core, what: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        format!("{} has no {what}: use sqlite: or memory:, which do", core.backend),
-    )
+/// The refusal of something this backend does not have, naming those that do.
+pub(crate) fn unsupported(core: &Core, what: &str, has: impl Fn(&Capability) -> bool) -> Error {
+    let have = recipes().into_iter().filter(|recipe| has(&recipe.capability));
+    let have: Vec<_> = have.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    let message = format!("{} has no {what}: {} do", core.backend, have.join(" and "));
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 /// The setters of [`Terms`], for a builder with a field `terms`.

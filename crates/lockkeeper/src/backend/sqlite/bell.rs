@@ -20,8 +20,8 @@ impl Bell {
         self.sound.notify_one();
     }
 
-    /// Sleeps until rung, or for at most `limit`.
-    pub(super) fn wait(&self, limit: Option<Duration>) {
+    /// Sleeps until rung, or for at most `limit`; whether it was rung.
+    pub(super) fn wait(&self, limit: Option<Duration>) -> bool {
         let rung = lock(&self.rung);
         let mut rung = match limit {
             None => {
@@ -33,7 +33,7 @@ impl Bell {
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        *rung = false;
         self.fast_asleep.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *rung)
     }
 }

@@ -21,6 +21,7 @@ const FIRST_GLANCE: Duration = Duration::from_micros(500);
 const LONGEST_GLANCE: Duration = Duration::from_millis(5);
 /// The same while something is held, to learn that it was broken.
 const HOLDER_GLANCE: Duration = Duration::from_millis(250);
+const STAYS_AWAKE: Duration = Duration::from_secs(2);
 
 /// Starts the clerk of `desk`, who ends when the desk is gone.
 pub(super) fn start(desk: &Arc<Desk>) -> std::io::Result<()> {
@@ -34,6 +35,9 @@ struct Clerk {
     glance: Duration,
     next_beat: Moment,
     next_cleaning: Moment,
+    /// Until here it does not fall fast asleep: locks that are held for a moment only would have
+    /// to wake it each time.
+    awake_until: Moment,
     /// The file was used since the last cleaning.
     used: bool,
 }
@@ -44,6 +48,7 @@ fn work(desk: &Weak<Desk>) {
         version: None,
         glance: FIRST_GLANCE,
         next_beat: now,
+        awake_until: now,
         // At once: there may be many processes, none of which lives long.
         next_cleaning: now,
         used: true,
@@ -55,7 +60,9 @@ fn work(desk: &Weak<Desk>) {
         // The desk's bell must outlive the desk while we sleep on it.
         let bell = desk.bell.clone();
         drop(desk);
-        bell.wait(limit);
+        if bell.wait(limit) {
+            clerk.awake_until = Moment::now() + STAYS_AWAKE;
+        }
     }
 }
 
@@ -101,7 +108,8 @@ impl Clerk {
             Some(glance)
         } else {
             self.glance = FIRST_GLANCE;
-            desk.roll.has_alarms().then_some(HOLDER_GLANCE)
+            let awake = desk.roll.has_alarms() || !self.awake_until.remaining().is_zero();
+            awake.then_some(HOLDER_GLANCE)
         };
         if soon.is_some() {
             desk.bell.fast_asleep.store(false, Ordering::SeqCst);
