@@ -5,18 +5,33 @@
 //! check and the write must be one atomic step of the resource itself; checking first and
 //! writing after leaves the same gap one size smaller.
 //!
+//! **Who reads before he writes shows his token before he reads.** A resource that learns of a new
+//! holder only by its write still takes the write of a stale one until then; the new holder, who
+//! has read already, then overwrites it without having seen it.
+//!
 //! For something in this process there is [`Register`]. For stores there are statements to copy:
-//! [`SQL_UPDATE`] and [`REDIS_SCRIPT`].
+//! [`SQL_ENTER`] and [`SQL_UPDATE`], [`REDIS_ENTER`] and [`REDIS_WRITE`].
 
 use crate::claim::FencingToken;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Shows the token of a new holder, for any SQL database: the first statement under a lock, before
+/// anything is read.
+///
+/// Give every row that a lock protects a column `fence BIGINT NOT NULL DEFAULT 0`. No row changed
+/// means: refused, somebody newer was here. The placeholders are, in order: the token, the key,
+/// the token again.
+///
+/// ```sql
+/// UPDATE account SET fence = ? WHERE id = ? AND fence <= ?
+/// ```
+pub const SQL_ENTER: &str = "UPDATE account SET fence = ? WHERE id = ? AND fence <= ?";
+
 /// An update that a stale holder cannot make, for any SQL database.
 ///
-/// Give every row that a lock protects a column `fence BIGINT NOT NULL DEFAULT 0`, and put the
-/// token into the same statement as the change. No row changed means: refused, somebody newer
-/// was here. The placeholders are, in order: the value, the token, the key, the token again.
+/// The token is in the same statement as the change. No row changed means: refused, somebody
+/// newer was here. The placeholders are, in order: the value, the token, the key, the token again.
 ///
 /// ```sql
 /// UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
@@ -24,12 +39,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const SQL_UPDATE: &str =
     "UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?";
 
-/// A write that a stale holder cannot make, for Redis: `EVAL script 1 key token value`, which
-/// returns 1 if written and 0 if refused.
+/// Shows the token of a new holder and reads, for Redis: `EVAL script 1 key token`, which returns
+/// the value, or an error that begins with `STALE`.
 ///
 /// The key holds a hash with the fields `fence` and `value`. Tokens are below 2⁵³, so Lua's
 /// numbers compare them exactly.
-pub const REDIS_SCRIPT: &str = "\
+pub const REDIS_ENTER: &str = "\
+local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) < seen then return redis.error_reply('STALE ' .. ARGV[1]) end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1])
+return redis.call('HGET', KEYS[1], 'value')";
+
+/// A write that a stale holder cannot make, for Redis: `EVAL script 1 key token value`, which
+/// returns 1 if written and 0 if refused.
+pub const REDIS_WRITE: &str = "\
 local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
 if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
@@ -42,9 +65,10 @@ return 1";
 ///
 /// let (old, new) = (FencingToken::new(1024).unwrap(), FencingToken::new(2048).unwrap());
 /// let balance = Register::new(100);
-/// balance.write(old, 90)?;
-/// balance.write(new, 80)?;
-/// assert!(balance.write(old, 0).is_err()); // woke up after its lease was over
+/// let seen_by_old = balance.enter(old)?;
+/// let seen_by_new = balance.enter(new)?; // the lock went on while the old holder slept
+/// assert!(balance.write(old, seen_by_old - 10).is_err());
+/// balance.write(new, seen_by_new - 20)?;
 /// assert_eq!(balance.read(), 80);
 /// # Ok::<(), lockkeeper::fence::Stale>(())
 /// ```
@@ -102,7 +126,18 @@ impl<T> Register<T> {
         }
     }
 
-    /// The value.
+    /// Shows the token of a new holder and reads: from here on every smaller token is refused.
+    ///
+    /// # Errors
+    /// [`Stale`] when a larger token was seen.
+    pub fn enter(&self, token: FencingToken) -> Result<T, Stale>
+    where
+        T: Clone,
+    {
+        self.update(token, |value| value.clone())
+    }
+
+    /// The value, for those who only look.
     pub fn read(&self) -> T
     where
         T: Clone,
@@ -152,9 +187,13 @@ mod tests {
         let write = |balance: i64, token: i64| {
             database.execute(SQL_UPDATE, (balance, token, 7, token)).unwrap()
         };
+        let enter = |token: i64| database.execute(SQL_ENTER, (token, 7, token)).unwrap();
+        assert_eq!(enter(1024), 1);
         assert_eq!(write(90, 1024), 1);
-        assert_eq!(write(80, 2048), 1);
+        assert_eq!(enter(2048), 1);
         assert_eq!(write(0, 1024), 0, "the stale write must change no row");
+        assert_eq!(enter(1024), 0, "the stale holder must not enter again");
+        assert_eq!(write(80, 2048), 1);
         let balance: i64 =
             database.query_row("SELECT balance FROM account", [], |row| row.get(0)).unwrap();
         assert_eq!(balance, 80);
