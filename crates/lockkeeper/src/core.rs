@@ -13,9 +13,12 @@ use crate::reentry::{Entry, Reentry};
 use crate::rounds::Rounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+
+/// How long even the impatient wait for a claim of their own that is on its way out.
+const LEAVING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -57,13 +60,16 @@ impl Core {
 
     /// The runtime to work on now: the caller's, or else the last one the keeper was used on.
     /// Background work goes there too, so that a keeper outlives any one runtime.
-    fn adopt_runtime(&self) -> Result<Handle> {
+    pub(crate) fn adopt_runtime(self: &Arc<Self>) -> Result<Handle> {
         let mut adopted = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         match (Handle::try_current(), adopted.as_ref()) {
             (Ok(current), Some(last)) if current.id() == last.id() => Ok(current),
             (Ok(current), _) => {
                 check_timers(&current)?;
                 *adopted = Some(current.clone());
+                drop(adopted);
+                // Also so that we learn of the runtime's end.
+                self.rounds.walk_on(self, &current);
                 Ok(current)
             }
             (Err(_), Some(last)) => Ok(last.clone()),
@@ -73,6 +79,14 @@ impl Core {
                  lockkeeper::blocking",
             )
             .caused_by(error)),
+        }
+    }
+
+    /// Goes over to `successor` if the runtime that ended is the one in use.
+    pub(crate) fn abandon_runtime(&self, ended: Id, successor: Option<Handle>) {
+        let mut adopted = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if adopted.as_ref().is_some_and(|runtime| runtime.id() == ended) {
+            *adopted = successor;
         }
     }
 
@@ -91,7 +105,7 @@ impl Core {
 
     /// A future that is finished even when its caller drops it.
     pub(crate) fn completing<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Completing<T>> {
         Ok(Completing::new(work, self.adopt_runtime()?, self.tasks.clone()))
@@ -112,8 +126,14 @@ impl Core {
                     // The owner's own claim is on its way out. To meet it in the store would be
                     // to enter again what is about to end.
                     Entry::Leaving(gone) => {
-                        let gone = async move { gone.cancelled().await };
-                        self.completing(gone)?.await;
+                        let limit = patience.remaining().map(|left| left.max(LEAVING));
+                        let gone = async move {
+                            let limit = limit.unwrap_or(Duration::MAX);
+                            tokio::time::timeout(limit, gone.cancelled()).await.is_ok()
+                        };
+                        if !self.completing(gone)?.await {
+                            return Ok(None);
+                        }
                     }
                 }
             }

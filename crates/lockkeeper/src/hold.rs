@@ -239,18 +239,27 @@ impl Hold {
         }
     }
 
-    async fn renew(self: Arc<Self>, mut lease: Box<dyn Lease>) {
+    async fn renew(self: Arc<Self>, lease: Box<dyn Lease>) {
         let sent = Moment::now();
+        let mut renewal = Renewal { hold: self, lease: Some(lease), sent };
+        let Some(lease) = renewal.lease.as_mut() else { return };
         let answer = lease.renew().await;
         if let Err(error) = &answer {
-            tracing::debug!(name = self.claim.name.as_str(), %error, "renewal not answered");
+            let name = renewal.hold.claim.name.as_str();
+            tracing::debug!(name, %error, "renewal not answered");
         }
-        if let Some((lease, told)) = self.settle(lease, sent, answer) {
-            let result = self.give_back(lease).await;
-            if let Some(told) = told {
-                // The releaser may have left; the release itself is done.
-                let _ = told.send(result);
-            }
+        let Some(lease) = renewal.lease.take() else { return };
+        let hold = renewal.hold.clone();
+        if let Some((lease, told)) = hold.settle(lease, sent, answer) {
+            hold.give_back_and_tell(lease, told).await;
+        }
+    }
+
+    async fn give_back_and_tell(self: Arc<Self>, lease: Box<dyn Lease>, told: Option<Teller>) {
+        let result = self.give_back(lease).await;
+        if let Some(told) = told {
+            // The releaser may have left; the release itself is done.
+            let _ = told.send(result);
         }
     }
 
@@ -460,6 +469,24 @@ impl Hold {
     async fn give_back_quietly(self: Arc<Self>, lease: Box<dyn Lease>) {
         // The error was logged, and is being retried.
         let _ = self.give_back(lease).await;
+    }
+}
+
+/// A renewal under way. Should its runtime end under it, it counts as not answered, and another
+/// runtime goes on.
+struct Renewal {
+    hold: Arc<Hold>,
+    lease: Option<Box<dyn Lease>>,
+    sent: Moment,
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let cut_off = Error::new(ErrorKind::Unavailable, "the runtime ended");
+        if let Some((lease, told)) = self.hold.settle(lease, self.sent, Err(cut_off)) {
+            self.hold.core.spawn(self.hold.clone().give_back_and_tell(lease, told));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::lock::Lock;
 use crate::multi::Multi;
 use crate::name::Name;
 use crate::rw_lock::RwLock;
-use crate::terms::{Terms, unsupported};
+use crate::terms::{LONGEST_NOTE, Terms, unsupported};
 use crate::whom::whom;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,6 +144,10 @@ impl Keeper {
     /// [`list`](Self::list).
     pub async fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
         let name = Name::new(name)?;
+        if reason.len() > LONGEST_NOTE {
+            let message = format!("a reason has at most {LONGEST_NOTE} bytes");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         match self.inspector()?.break_hold(&name, token, reason).await? {
             true => Ok(()),
             false => Err(Error::new(

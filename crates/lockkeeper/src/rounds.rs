@@ -34,26 +34,22 @@ struct Book {
     due: BTreeMap<(Moment, usize), Arc<Hold>>,
     /// Until when the walkers sleep; `None` when nothing at all is planned.
     asleep_until: Option<Moment>,
-    /// The runtimes that have a walker.
-    walkers: Vec<Id>,
+    /// The runtimes that have a walker: all that the keeper was used on and that live.
+    walkers: Vec<Handle>,
 }
 
 impl Rounds {
     /// Enters `hold` for a visit at `due` instead of at `previous`.
     pub(crate) fn put(&self, hold: &Arc<Hold>, previous: Option<Moment>, due: Moment) {
-        let here = Handle::try_current().ok();
-        let (start, wake) = {
+        let wake = {
             let mut book = self.book();
             if let Some(previous) = previous {
                 book.due.remove(&(previous, address(hold)));
             }
             book.due.insert((due, address(hold)), hold.clone());
-            let start = here.filter(|here| book.enlist(here.id()));
-            (start, book.asleep_until.is_none_or(|until| due < until))
+            book.asleep_until.is_none_or(|until| due < until)
         };
-        if let Some(runtime) = start {
-            self.start_walker(hold.core(), &runtime);
-        } else if wake {
+        if wake {
             self.earlier.notify_waiters();
         }
     }
@@ -65,7 +61,15 @@ impl Rounds {
         drop(struck);
     }
 
-    fn start_walker(&self, core: &Arc<Core>, runtime: &Handle) {
+    /// Has the rounds walked on `runtime` too.
+    pub(crate) fn walk_on(&self, core: &Arc<Core>, runtime: &Handle) {
+        {
+            let mut book = self.book();
+            if book.walkers.iter().any(|walker| walker.id() == runtime.id()) {
+                return;
+            }
+            book.walkers.push(runtime.clone());
+        }
         let walker = Walker { core: Arc::downgrade(core), runtime: runtime.id() };
         runtime.spawn(walk(walker, self.earlier.clone()));
     }
@@ -83,17 +87,6 @@ impl Rounds {
         let first = book.due.first_key_value().map(|((due, _), _)| *due);
         book.asleep_until = first.map(|first| first.min(now + LONGEST_SLEEP));
         (due, book.asleep_until)
-    }
-}
-
-impl Book {
-    /// Whether `runtime` had no walker yet; now it counts as having one.
-    fn enlist(&mut self, runtime: Id) -> bool {
-        let new = !self.walkers.contains(&runtime);
-        if new {
-            self.walkers.push(runtime);
-        }
-        new
     }
 }
 
@@ -117,16 +110,15 @@ struct Walker {
 impl Drop for Walker {
     fn drop(&mut self) {
         let Some(core) = self.core.upgrade() else { return };
-        let successor = core.runtime().filter(|runtime| runtime.id() != self.runtime);
-        let start = {
+        let successor = {
             let mut book = core.rounds.book();
-            book.walkers.retain(|runtime| *runtime != self.runtime);
-            let needed = book.walkers.is_empty() && !book.due.is_empty();
-            successor.filter(|runtime| needed && book.enlist(runtime.id()))
+            book.walkers.retain(|runtime| runtime.id() != self.runtime);
+            // Whatever this one slept for, the others have not planned it.
+            book.asleep_until = None;
+            book.walkers.last().cloned()
         };
-        if let Some(runtime) = start {
-            core.rounds.start_walker(&core, &runtime);
-        }
+        core.abandon_runtime(self.runtime, successor);
+        core.rounds.earlier.notify_waiters();
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_millis(20);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_BOUND: Duration = Duration::from_secs(366 * 24 * 3600);
-const LONGEST_NOTE: usize = 1000;
+pub(crate) const LONGEST_NOTE: usize = 1000;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {

@@ -98,3 +98,44 @@ fn closing_works_where_there_is_no_runtime() {
     let keeper = used_elsewhere(&first);
     assert_eq!(keeper.close(Duration::from_secs(5)).now_or_never(), Some(true));
 }
+
+#[test]
+fn a_keeper_goes_on_where_it_was_when_another_runtime_ends() {
+    let (first, second) = (runtime(), runtime());
+    let keeper = used_elsewhere(&first);
+    // Long enough for the first runtime's walker to have nothing planned.
+    std::thread::sleep(Duration::from_millis(1300));
+    second.block_on(async { held(&keeper).await.release().await.unwrap() });
+    drop(second);
+    first.block_on(async {
+        let guard = held(&keeper).await;
+        tokio::time::sleep(SHORT * 3).await;
+        assert!(guard.is_held(), "it was not renewed");
+    });
+}
+
+#[test]
+fn a_guard_dropped_on_a_plain_thread_is_released_though_the_last_runtime_ended() {
+    let (first, second) = (runtime(), runtime());
+    let keeper = first.block_on(async { lockkeeper::connect("memory:").await.unwrap() });
+    let long = keeper.lock("n").ttl(Duration::from_secs(3600));
+    let guard = first.block_on(long.acquire()).unwrap();
+    second.block_on(async { assert!(long.try_acquire().await.unwrap().is_none()) });
+    drop(second);
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    first.block_on(async {
+        while long.try_acquire().await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
+fn a_release_in_a_strange_place_is_a_release_all_the_same() {
+    let first = runtime();
+    let timeless = Builder::new_current_thread().build().unwrap();
+    let keeper = first.block_on(async { lockkeeper::connect("memory:").await.unwrap() });
+    let guard = first.block_on(held(&keeper));
+    timeless.block_on(guard.release()).unwrap();
+    first.block_on(async { assert!(keeper.list("").await.unwrap().is_empty()) });
+}

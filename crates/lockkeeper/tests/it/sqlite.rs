@@ -86,7 +86,7 @@ async fn a_damaged_file_says_what_to_do_and_is_left_alone() {
     std::fs::write(store.path(), &rubbish).unwrap();
     let error = lockkeeper::connect(&store.url()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
-    assert!(error.to_string().contains("move it away"), "{error}");
+    assert!(error.to_string().contains("name another"), "{error}");
     assert_eq!(std::fs::read(store.path()).unwrap(), rubbish);
 }
 

@@ -35,6 +35,8 @@ struct Clerk {
     glance: Duration,
     next_beat: Moment,
     next_cleaning: Moment,
+    /// Broken claims that had no holder when they were first seen.
+    unclaimed: BTreeSet<String>,
     /// Until here it does not fall fast asleep: locks that are held for a moment only would have
     /// to wake it each time.
     awake_until: Moment,
@@ -48,6 +50,7 @@ fn work(desk: &Weak<Desk>) {
         version: None,
         glance: FIRST_GLANCE,
         next_beat: now,
+        unclaimed: BTreeSet::new(),
         awake_until: now,
         // At once: there may be many processes, none of which lives long.
         next_cleaning: now,
@@ -100,6 +103,9 @@ impl Clerk {
 
     /// How long to sleep; `None` when there is nothing to look after.
     fn sleep(&mut self, desk: &Desk) -> Option<Duration> {
+        if desk.has_jobs() {
+            return Some(Duration::ZERO);
+        }
         // Before looking at the roll: who comes later sees it, and rings.
         desk.bell.fast_asleep.store(true, Ordering::SeqCst);
         let soon = if desk.roll.has_waiters() {
@@ -146,8 +152,17 @@ impl Clerk {
                         tracing::debug!(%error, "a broken claim stays until it expires");
                     }
                 }
-                // Granted just now: its holder is not on the roll yet. Look again.
-                None => self.version = None,
+                // Granted just now, perhaps: its holder is not on the roll yet. Look again, once.
+                None if self.unclaimed.insert(id.clone()) => self.version = None,
+                None => {
+                    let outcome = desk.call_blocking({
+                        let id = id.clone();
+                        move |tx| tx.remove(&name, &id)
+                    });
+                    if outcome.is_ok() {
+                        self.unclaimed.remove(&id);
+                    }
+                }
             }
         }
     }

@@ -20,13 +20,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
+use tokio::sync::oneshot::error::TryRecvError;
 
 /// How many transactions one visitor serves before he leaves the rest to the clerk.
 const MOST_BATCHES: usize = 4;
-/// How many commits between two checkpoints: about so many pages of write-ahead log.
-const COMMITS_PER_CHECKPOINT: u32 = 2000;
+/// How many pages are written to the log between two checkpoints.
+const PAGES_PER_CHECKPOINT: u32 = 2000;
 /// A write-ahead log of so many bytes is checkpointed when the file is opened.
 const LONG_LOG: u64 = 4 << 20;
+/// How long the clerk serves before he looks after other things.
+const SHIFT: Duration = Duration::from_millis(50);
 /// How long a checkpoint waits for other processes.
 const CHECKPOINT_LIMIT: Duration = Duration::from_millis(200);
 
@@ -38,7 +41,10 @@ pub(super) struct Desk {
     identity: Option<(u64, u64)>,
     connection: Mutex<Connection>,
     queue: Mutex<VecDeque<Box<dyn Job>>>,
-    commits: AtomicU32,
+    /// Written to the log since the last checkpoint.
+    pages: AtomicU32,
+    /// Since when another process has kept the file.
+    busy_since: Mutex<Option<Moment>>,
     /// How many of the next jobs are to have a transaction to themselves.
     alone: AtomicUsize,
     /// The claims of this process.
@@ -71,7 +77,8 @@ impl Desk {
             clock,
             connection: Mutex::new(connection),
             queue: Mutex::default(),
-            commits: AtomicU32::new(if log_is_long { COMMITS_PER_CHECKPOINT } else { 0 }),
+            pages: AtomicU32::new(if log_is_long { PAGES_PER_CHECKPOINT } else { 0 }),
+            busy_since: Mutex::new(None),
             alone: AtomicUsize::new(0),
             roll: Roll::default(),
             bell: Arc::default(),
@@ -95,11 +102,17 @@ impl Desk {
         &self,
         work: impl FnMut(&Tx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (job, answer) = job(work);
+        let (job, mut answer) = job(work);
         lock(&self.queue).push_back(job);
-        self.serve_patiently();
-        // Someone at the desk may have taken the job along and be at it still.
-        answer.blocking_recv().unwrap_or_else(|_| Err(closed()))
+        loop {
+            self.serve_patiently();
+            match answer.try_recv() {
+                Ok(outcome) => return outcome,
+                Err(TryRecvError::Closed) => return Err(closed()),
+                // Someone at the desk has taken the job along and is at it still.
+                Err(TryRecvError::Empty) => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
     }
 
     /// Serves everyone in the queue if the desk and the file are free.
@@ -126,18 +139,26 @@ impl Desk {
         }
     }
 
-    /// Serves everyone in the queue, however long the file is busy.
+    /// Serves those in the queue, also while the file is busy; but not for so long that the clerk
+    /// could do nothing else.
     pub(super) fn serve_patiently(&self) {
-        let give_up = Moment::now() + BUSY_LIMIT;
+        let shift = Moment::now() + SHIFT;
         let mut pause = Duration::from_micros(100);
-        while !lock(&self.queue).is_empty() {
+        while self.has_jobs() && Moment::now() < shift {
             let connection = lock(&self.connection);
-            if let Served::All = self.batch(&connection) {
-                continue;
-            }
+            let served = self.batch(&connection);
             // Before anything else, so that whoever comes from now on finds the desk free.
             drop(connection);
-            if Moment::now() >= give_up {
+            if let Served::All = served {
+                *lock(&self.busy_since) = None;
+                if self.checkpoint_due() {
+                    return;
+                }
+                continue;
+            }
+            let busy_since = *lock(&self.busy_since).get_or_insert_with(Moment::now);
+            if Moment::now().since(busy_since) >= BUSY_LIMIT {
+                *lock(&self.busy_since) = None;
                 let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
                 let error = rusqlite::Error::SqliteFailure(busy, None);
                 return self.fail_all(&store_error(&self.path, error));
@@ -145,6 +166,10 @@ impl Desk {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         }
+    }
+
+    pub(super) fn has_jobs(&self) -> bool {
+        !lock(&self.queue).is_empty()
     }
 
     /// One transaction for everyone who is waiting now.
@@ -207,7 +232,9 @@ impl Desk {
             }
             return outcome;
         }
-        self.commits.fetch_add(1, Ordering::Relaxed);
+        // About a page each.
+        let pages = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        self.pages.fetch_add(pages, Ordering::Relaxed);
         for (name, turn) in tx.granted.into_inner() {
             let id = turn.id.clone();
             if !self.roll.tell(&id, Called::Granted(turn)) {
@@ -225,7 +252,7 @@ impl Desk {
     }
 
     pub(super) fn checkpoint_due(&self) -> bool {
-        self.commits.load(Ordering::Relaxed) >= COMMITS_PER_CHECKPOINT
+        self.pages.load(Ordering::Relaxed) >= PAGES_PER_CHECKPOINT
     }
 
     /// Moves the write-ahead log into the file; slow, for the clerk.
@@ -240,7 +267,7 @@ impl Desk {
         if let Err(error) = done {
             tracing::debug!(%error, "checkpoint not made");
         }
-        self.commits.store(0, Ordering::Relaxed);
+        self.pages.store(0, Ordering::Relaxed);
     }
 
     /// A number that changes when another process has committed something.

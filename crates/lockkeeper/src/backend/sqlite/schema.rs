@@ -60,13 +60,16 @@ pub(super) fn default_path() -> Result<PathBuf> {
         variable("HOME").map(|home| PathBuf::from(home).join("Library/Application Support"))
     } else {
         let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-        variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)
+        let state = variable("XDG_STATE_HOME").map(PathBuf::from);
+        state.filter(|folder| folder.is_absolute()).or_else(home)
     };
+    // A relative one would mean another file in every folder.
+    let folder = folder.filter(|folder| folder.is_absolute());
     let Some(folder) = folder.map(|folder| folder.join("lockkeeper")) else {
         return Err(Error::new(
             ErrorKind::Config,
-            "there is no home directory to keep locks in: set HOME, or name a file with \
-             sqlite:/path/to/locks.db",
+            "there is no home directory to keep locks in: set HOME to an absolute path, or name a \
+             file with sqlite:/path/to/locks.db",
         ));
     };
     std::fs::create_dir_all(&folder).map_err(|error| no_folder(&folder, error))?;
@@ -134,6 +137,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
     connection.pragma_update(None, "synchronous", "normal")?;
     // The clerk does it, away from the callers' threads.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
     connection.set_prepared_statement_cache_capacity(48);
     // A file that is ready is not written to, so that one can look while another keeps it.
     if finding != Finding::Ready {
@@ -241,11 +245,14 @@ pub(super) fn store_error(path: &Path, error: rusqlite::Error) -> Error {
             format!("another process has kept {shown} locked for {BUSY_LIMIT:?}: is one stopped?"),
         ),
         Some(ErrorCode::DiskFull) => (ErrorKind::Store, disk_full(path)),
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => (
+        Some(ErrorCode::NotADatabase) => {
+            (ErrorKind::Store, format!("{shown} is not a file of lockkeeper: name another"))
+        }
+        Some(ErrorCode::DatabaseCorrupt) => (
             ErrorKind::Store,
             format!(
-                "{shown} is damaged or not a database: end every process that uses it, move it \
-                 away, and a new one is made"
+                "{shown} is damaged: end every process that uses it, move it away, and a new one \
+                 is made"
             ),
         ),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
