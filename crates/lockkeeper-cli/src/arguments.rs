@@ -79,7 +79,15 @@ pub(crate) struct StoreArguments {
         hide_env_values = true,
         default_value = "sqlite:"
     )]
-    pub(crate) store: String,
+    store: String,
+}
+
+impl StoreArguments {
+    /// The store; a variable that is set to nothing counts as not set.
+    pub(crate) fn url(&self) -> &str {
+        let set_to_nothing = std::env::var_os("LOCKKEEPER_STORE").is_some_and(|url| url.is_empty());
+        if self.store.is_empty() && set_to_nothing { "sqlite:" } else { &self.store }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -100,7 +108,7 @@ pub(crate) struct RunArguments {
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// How long others wait after a crash of this machine; renewed while the command runs
+    /// How long others wait after lockkeeper or its machine dies; renewed while the command runs
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 

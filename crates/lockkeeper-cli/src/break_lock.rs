@@ -6,7 +6,7 @@ use crate::{json, output};
 use lockkeeper::{ErrorKind, FencingToken};
 
 pub(crate) async fn break_lock(asked: &BreakArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(&asked.store.store).await?;
+    let keeper = lockkeeper::connect(asked.store.url()).await?;
     let Some(token) = FencingToken::new(asked.token.get()) else {
         return Err(Failure::usage("a token is more than zero"));
     };
@@ -19,9 +19,9 @@ pub(crate) async fn break_lock(asked: &BreakArguments) -> Result<u8, Failure> {
     let name = &asked.name;
     if asked.json {
         let (reason, token) = (&asked.reason, token.get());
-        output::print(json::line(&json::Break { name, token, reason, broken }));
+        output::print(json::line(&json::Break { name, token, reason, broken }))?;
     } else if broken {
-        output::print(format!("{name:?} was taken from the holder with token {token}\n"));
+        output::print(format!("{name:?} was taken from the holder with token {token}\n"))?;
     } else {
         output::say(&format!(
             "{name:?} is not held with token {token}, so nothing was done: see who holds it now \

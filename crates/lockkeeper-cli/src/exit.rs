@@ -8,6 +8,7 @@ pub(crate) const FINE: u8 = 0;
 pub(crate) const NOTHING: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_STORE: u8 = 69;
+pub(crate) const NO_OUTPUT: u8 = 74;
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 pub(crate) const DENIED: u8 = 77;
 pub(crate) const LOST: u8 = 79;

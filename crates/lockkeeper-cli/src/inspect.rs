@@ -12,28 +12,28 @@ const NOTE_IN_LIST: usize = 60;
 const ABSENT: &str = "-";
 
 pub(crate) async fn ls(asked: &LsArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(&asked.store.store).await?;
+    let keeper = lockkeeper::connect(asked.store.url()).await?;
     let views = keeper.list(&asked.prefix).await?;
     if asked.json {
         let locks: Vec<_> = views.iter().map(json::Lock::from).collect();
-        output::print(json::line(&locks));
+        output::print(json::line(&locks))?;
     } else if views.is_empty() {
         output::say(&nothing_under(&asked.prefix));
     } else {
-        output::print(list(&views));
+        output::print(list(&views))?;
     }
     Ok(code(&views))
 }
 
 pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(&asked.store.store).await?;
+    let keeper = lockkeeper::connect(asked.store.url()).await?;
     let view = keeper.show(&asked.name).await?;
     if asked.json {
-        output::print(json::line(&json::Lock::from(&view)));
+        output::print(json::line(&json::Lock::from(&view)))?;
     } else if view.holders.is_empty() && view.waiters.is_empty() {
         output::say(&format!("{:?} is free", asked.name));
     } else {
-        output::print(portrait(&view));
+        output::print(portrait(&view))?;
     }
     Ok(code(std::slice::from_ref(&view)))
 }

@@ -49,8 +49,8 @@ fn obey(verb: &Verb) -> Result<u8, Failure> {
         Verb::Ls(asked) => wait_for(inspect::ls(asked)),
         Verb::Show(asked) => wait_for(inspect::show(asked)),
         Verb::Break(asked) => wait_for(break_lock::break_lock(asked)),
-        Verb::Recipes(asked) => Ok(recipes::print(asked)),
-        Verb::Completions { shell } => Ok(manual::completions(*shell)),
+        Verb::Recipes(asked) => recipes::print(asked),
+        Verb::Completions { shell } => manual::completions(*shell),
         Verb::Man { verb } => manual::man(verb.as_deref()),
     }
 }

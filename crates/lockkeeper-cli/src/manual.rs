@@ -6,12 +6,12 @@ use crate::output;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-pub(crate) fn completions(shell: Shell) -> u8 {
+pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     // Into memory first: the generator panics when its writer fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "lockkeeper", &mut script);
-    output::print(script);
-    exit::FINE
+    output::print(script)?;
+    Ok(exit::FINE)
 }
 
 pub(crate) fn man(verb: Option<&str>) -> Result<u8, Failure> {
@@ -30,6 +30,6 @@ pub(crate) fn man(verb: Option<&str>) -> Result<u8, Failure> {
         .source(concat!("lockkeeper ", env!("CARGO_PKG_VERSION")))
         .render(&mut page)
         .map_err(|error| Failure::new(exit::NOTHING, error.to_string()))?;
-    output::print(page);
+    output::print(page)?;
     Ok(exit::FINE)
 }

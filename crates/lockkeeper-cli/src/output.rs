@@ -1,11 +1,17 @@
 //! The two ways out for text. Neither panics when nobody reads.
 
+use crate::exit::{self, Failure};
 use std::io::Write;
 
-/// Prints a result. A reader that has gone away (`| head`) is no error.
-pub(crate) fn print(text: impl AsRef<[u8]>) {
+/// Prints a result. A reader that has gone away (`| head`) is no error, a full disk is.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(exit::NO_OUTPUT, format!("cannot print: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Tells people something, on stderr, as one write so that lines of several processes do not mix.

@@ -1,6 +1,7 @@
 //! `recipes`: every kind of store and what it promises.
 
 use crate::arguments::RecipesArguments;
+use crate::exit::Failure;
 use crate::{exit, json, output, table};
 use lockkeeper::Recipe;
 use serde::Serialize;
@@ -20,7 +21,7 @@ const TITLES: [&str; 12] = [
     "feature",
 ];
 
-pub(crate) fn print(asked: &RecipesArguments) -> u8 {
+pub(crate) fn print(asked: &RecipesArguments) -> Result<u8, Failure> {
     let recipes = lockkeeper::recipes();
     output::print(if asked.json {
         json::line(&recipes.iter().map(Described::from).collect::<Vec<_>>())
@@ -28,8 +29,8 @@ pub(crate) fn print(asked: &RecipesArguments) -> u8 {
         markdown(&recipes)
     } else {
         human(&recipes)
-    });
-    exit::FINE
+    })?;
+    Ok(exit::FINE)
 }
 
 fn human(recipes: &[Recipe]) -> String {

@@ -62,10 +62,8 @@ async fn hold_and_work(keeper: &Keeper, plan: &Plan, signals: &mut Signals) -> R
     };
     signals.refuse_to_stop()?;
     let mut environment = held.environment();
-    if let Ok(here) = std::env::current_dir() {
-        let store = plan::store_from_anywhere(&plan.store, &here);
-        environment.push((plan::STORE_VARIABLE, Some(store)));
-    }
+    let store = plan::store_from_anywhere(&plan.store, &keeper.to_string());
+    environment.push((plan::STORE_VARIABLE, Some(store)));
     let child = Child::start(&plan.command, &environment);
     let outcome = match child {
         Ok(child) => Ok(supervise::supervise(child, &held, plan, signals).await),

@@ -5,7 +5,6 @@ use crate::exit::Failure;
 use crate::text;
 use lockkeeper::{Mode, Name, Owner};
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 /// By which a nested run knows the owner it continues.
@@ -13,6 +12,7 @@ pub(crate) const OWNER_VARIABLE: &str = "LOCKKEEPER_OWNER";
 /// By which it finds the same store.
 pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_STORE";
 const LONGEST_NOTE: usize = 200;
+const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const USUAL_GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Plan {
@@ -37,6 +37,13 @@ impl Plan {
     pub(crate) fn new(asked: &RunArguments) -> Result<Self, Failure> {
         refuse_option_as_command(&asked.command)?;
         let names = asked.names.split(',').map(Name::new).collect::<Result<Vec<_>, _>>()?;
+        refuse_blanks_at_commas(&asked.names)?;
+        if asked.ttl < SHORTEST_TTL {
+            return Err(Failure::usage(format!(
+                "a ttl below {} cannot be kept up by a command: leave it to its default of 30s",
+                text::span(SHORTEST_TTL)
+            )));
+        }
         let mode = match asked.slots {
             Some(of) => Mode::Permit { of },
             None if asked.shared => Mode::Shared,
@@ -49,7 +56,7 @@ impl Plan {
             ));
         }
         Ok(Self {
-            store: asked.store.store.clone(),
+            store: asked.store.url().to_owned(),
             names,
             mode,
             wait: if asked.no_wait { Some(Duration::ZERO) } else { asked.wait },
@@ -67,14 +74,23 @@ impl Plan {
     }
 }
 
-/// The store's URL as the command needs it, which may go to another folder before it uses it.
-pub(crate) fn store_from_anywhere(url: &str, here: &Path) -> String {
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() && !path.starts_with('/') => {
-            let here = here.to_string_lossy().replace('%', "%25").replace('?', "%3F");
-            format!("sqlite:{here}/{path}")
-        }
-        _ => url.to_owned(),
+/// The store's URL as the command needs it, which may have another folder or home before it uses
+/// it. `opened` is what the store calls itself: for a file, where it is.
+pub(crate) fn store_from_anywhere(url: &str, opened: &str) -> String {
+    match opened.strip_prefix("sqlite:") {
+        Some(path) => format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F")),
+        None => url.to_owned(),
+    }
+}
+
+/// `run 'a, b'` would lock a name that begins with a blank, and exclude nobody.
+fn refuse_blanks_at_commas(names: &str) -> Result<(), Failure> {
+    let several = names.split(',').count() > 1;
+    match names.split(',').find(|name| name.trim() != *name) {
+        Some(name) if several => Err(Failure::usage(format!(
+            "the name {name:?} begins or ends with a blank: write names with commas only"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -102,13 +118,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_relative_file_is_named_otherwise() {
-        let here = Path::new("/srv/100%/what?");
-        let anywhere = |url| store_from_anywhere(url, here);
-        assert_eq!(anywhere("sqlite:a/b.db"), "sqlite:/srv/100%25/what%3F/a/b.db");
-        for url in ["sqlite:", "sqlite:/x.db", "sqlite:///x.db", "redis://h/0"] {
-            assert_eq!(anywhere(url), url);
-        }
+    fn a_file_is_passed_on_by_where_it_is() {
+        let opened = "sqlite:/srv/100%/what?/b.db";
+        assert_eq!(store_from_anywhere("sqlite:b.db", opened), "sqlite:/srv/100%25/what%3F/b.db");
+        let secret = "redis://:password@host/0";
+        assert_eq!(store_from_anywhere(secret, "redis://:***@host/0"), secret);
+    }
+
+    #[test]
+    fn blanks_at_commas_are_refused() {
+        assert!(refuse_blanks_at_commas("a, b").is_err());
+        assert!(refuse_blanks_at_commas("a,b").is_ok());
+        assert!(refuse_blanks_at_commas("a b").is_ok());
     }
     use crate::arguments::{Arguments, Verb};
     use clap::Parser;
