@@ -27,6 +27,13 @@ fn recipes_in_three_forms_name_every_store() {
 }
 
 #[test]
+fn what_cannot_be_printed_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = lockkeeper(&["recipes"]).stdout(full).output().unwrap();
+    assert_eq!(code(&output), 74, "{output:?}");
+}
+
+#[test]
 fn the_readme_shows_the_table_as_it_is() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let readme = std::fs::read_to_string(readme).unwrap();

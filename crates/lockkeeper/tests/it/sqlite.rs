@@ -113,6 +113,7 @@ async fn a_file_deleted_while_in_use_loses_the_lock_instead_of_pretending() {
     let keeper = store.keeper().await;
     let guard = keeper.lock("n").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
     std::fs::remove_file(store.path()).unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
     let error = keeper.lock("other").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("deleted or replaced"), "{error}");

@@ -28,6 +28,8 @@ const MOST_BATCHES: usize = 4;
 const PAGES_PER_CHECKPOINT: u32 = 2000;
 /// A write-ahead log of so many bytes is checkpointed when the file is opened.
 const LONG_LOG: u64 = 4 << 20;
+/// How long a look at the file's name is good for: it is a good part of a transaction.
+const SEEN_LATELY: Duration = Duration::from_millis(5);
 /// How long the clerk serves before he looks after other things.
 const SHIFT: Duration = Duration::from_millis(50);
 /// How long a checkpoint waits for other processes.
@@ -39,6 +41,8 @@ pub(super) struct Desk {
     pub(super) process: String,
     pub(super) clock: StoreClock,
     identity: Option<(u64, u64)>,
+    /// When the file was last seen to be the same.
+    seen: Mutex<Option<Moment>>,
     connection: Mutex<Connection>,
     queue: Mutex<VecDeque<Box<dyn Job>>>,
     /// Written to the log since the last checkpoint.
@@ -72,6 +76,7 @@ impl Desk {
         let log_is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > LONG_LOG);
         Ok(Self {
             identity: identity(&path),
+            seen: Mutex::new(None),
             path,
             process,
             clock,
@@ -336,7 +341,13 @@ impl Desk {
     /// Refuses to go on when the file was deleted or replaced: whoever opens it anew would see
     /// none of our claims.
     pub(super) fn still_the_same_file(&self) -> Result<()> {
+        let now = Moment::now();
+        let mut seen = lock(&self.seen);
+        if seen.is_some_and(|seen| now.since(seen) < SEEN_LATELY) {
+            return Ok(());
+        }
         if self.identity == identity(&self.path) {
+            *seen = Some(now);
             return Ok(());
         }
         let shown = self.path.display();
