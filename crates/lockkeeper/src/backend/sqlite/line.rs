@@ -67,8 +67,9 @@ impl<'a> Line<'a> {
         self.entries.iter().filter(|entry| entry.state == WAITING).count()
     }
 
-    /// Grants to those at the head of the queue that fit. Our own hold at once; those of other
-    /// processes must confirm soon, since they may be dead.
+    /// Grants to those at the head of the queue that fit. Our own hold at once. Those of other
+    /// processes must confirm before what is left of their sign of life is over: so that all the
+    /// dead of one process cost the next one that time together, not each.
     pub(super) fn advance(&mut self) -> Result<()> {
         let tx = self.tx;
         while let Some(next) = self.entries.iter().position(|entry| entry.state == WAITING) {
@@ -78,7 +79,9 @@ impl<'a> Line<'a> {
             let entry = &mut self.entries[next];
             let ours = entry.process == tx.process;
             entry.state = if ours { HELD } else { HANDED };
-            entry.expires = tx.now + if ours { entry.ttl } else { millis(WAITER_LEASE) };
+            if ours {
+                entry.expires = tx.now + entry.ttl;
+            }
             tx.connection
                 .prepare_cached(
                     "UPDATE claim SET state = ?3, since = ?4, expires = ?5

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// How long a waiter stays in the queue without a sign of life from its process, and how long a
-/// hand-over waits to be confirmed: what a dead waiter costs the one behind it.
+/// How long a waiter stays in the queue without a sign of life from its process, handed to or
+/// not: the most that a dead waiter costs the one behind it.
 pub(super) const WAITER_LEASE: Duration = Duration::from_secs(2);
 
 /// One transaction, and what it needs to know.
