@@ -1,0 +1,78 @@
+//! The events of a history, put together by claim.
+
+use crate::history::Mode;
+
+/// When, and which record says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) at: u64,
+    pub(crate) record: usize,
+}
+
+/// Until when a holder may believe his claim, and when he learnt that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validity {
+    pub(crate) learnt: Stamp,
+    pub(crate) until: u64,
+}
+
+/// Everything about one claim.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) number: u64,
+    pub(crate) name: usize,
+    pub(crate) client: usize,
+    pub(crate) mode: Mode,
+    pub(crate) ask: Stamp,
+    pub(crate) queued: Option<Stamp>,
+    pub(crate) granted: Option<Validity>,
+    pub(crate) token: u64,
+    pub(crate) refused: Option<Stamp>,
+    pub(crate) renewals: Vec<Validity>,
+    pub(crate) lost: Option<Stamp>,
+    pub(crate) release: Option<Stamp>,
+    pub(crate) released: Option<Stamp>,
+}
+
+impl Claim {
+    pub(crate) fn new(number: u64, name: usize, client: usize, mode: Mode, ask: Stamp) -> Self {
+        Self {
+            number,
+            name,
+            client,
+            mode,
+            ask,
+            queued: None,
+            granted: None,
+            token: 0,
+            refused: None,
+            renewals: Vec::new(),
+            lost: None,
+            release: None,
+            released: None,
+        }
+    }
+}
+
+/// One write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effect {
+    pub(crate) stamp: Stamp,
+    /// The claim's number, which need not be that of a claim.
+    pub(crate) number: u64,
+    pub(crate) name: usize,
+    pub(crate) fenced: bool,
+    pub(crate) token: u64,
+    pub(crate) accepted: bool,
+    pub(crate) sequence: u64,
+}
+
+/// What a resource holds at the end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    pub(crate) record: usize,
+    pub(crate) name: usize,
+    pub(crate) fenced: bool,
+    pub(crate) acknowledged: u64,
+    pub(crate) present: u64,
+}

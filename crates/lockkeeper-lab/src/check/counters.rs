@@ -1,0 +1,128 @@
+//! How much a run has seen.
+
+use super::faults::KILL;
+use super::holds::{End, Hold};
+use super::story::Story;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// One kind of fault.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FaultCount {
+    /// How often it was done.
+    pub done: usize,
+    /// How many holds were on meanwhile in a process that it hit.
+    pub holds: usize,
+}
+
+/// What a run has seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Clients that held something.
+    pub clients: usize,
+    /// Names that were held.
+    pub names: usize,
+    /// Claims that were asked for.
+    pub asks: usize,
+    /// Asks that began while another client held the name.
+    pub contended: usize,
+    /// Holds.
+    pub holds: usize,
+    /// Holds that followed one of another client on the same name.
+    pub hand_overs: usize,
+    /// Holds whose validity ended before they were given back.
+    pub expiries: usize,
+    /// Faults by kind.
+    pub faults: BTreeMap<String, FaultCount>,
+    /// Acknowledged writes that resources without a fence do not hold: the harm that locks alone
+    /// can not prevent.
+    pub lost_writes: u64,
+    /// Writes that fenced resources turned away.
+    pub fenced_off: usize,
+    /// Whether all was declared well before the end.
+    pub healed: bool,
+}
+
+impl Counters {
+    pub(crate) fn count(story: &Story<'_>) -> Self {
+        let mut counters = Self {
+            asks: story.claims.len(),
+            contended: contended(story),
+            holds: story.holds.len(),
+            healed: story.healed.is_some(),
+            ..Self::default()
+        };
+        let mut held = vec![false; story.clients.len()];
+        for fault in &story.faults {
+            counters.faults.entry(fault.kind.to_owned()).or_default().done += 1;
+        }
+        for holds in story.holds.chunk_by(|one, next| one.name == next.name) {
+            counters.names += 1;
+            let client = |hold: &Hold| story.held(hold).client;
+            let passed = holds.windows(2).filter(|pair| client(&pair[0]) != client(&pair[1]));
+            counters.hand_overs += passed.count();
+        }
+        for hold in &story.holds {
+            let client = story.held(hold).client;
+            held[client] = true;
+            counters.expiries += usize::from(hold.ended_by == End::Expired);
+            for (kind, count) in &mut counters.faults {
+                let windows = story.hits[client].others.get(kind.as_str());
+                let hit = windows.is_some_and(|windows| windows.overlap(hold.start, hold.end))
+                    || (kind == KILL && hold.ended_by == End::Killed);
+                count.holds += usize::from(hit);
+            }
+        }
+        counters.clients = held.into_iter().filter(|held| *held).count();
+        for tally in story.tallies.iter().filter(|tally| !tally.fenced) {
+            counters.lost_writes += tally.acknowledged.saturating_sub(tally.present);
+        }
+        let off = story.effects.iter().filter(|effect| effect.fenced && !effect.accepted);
+        counters.fenced_off = off.count();
+        counters
+    }
+
+    /// How many of a hundred asks met another's hold, rounded down.
+    #[must_use]
+    pub fn contended_percent(&self) -> usize {
+        (self.contended * 100).checked_div(self.asks).unwrap_or(0)
+    }
+}
+
+/// Goes through each name's holds and asks side by side, and keeps count of whose are on.
+fn contended(story: &Story<'_>) -> usize {
+    let mut asks: Vec<(usize, u64, usize)> =
+        story.claims.iter().map(|claim| (claim.name, claim.ask.at, claim.client)).collect();
+    asks.sort_unstable();
+    let mut holds = story.holds.iter().peekable();
+    let mut on_by_client = vec![0_usize; story.clients.len()];
+    let mut on = BinaryHeap::new();
+    let mut name = 0;
+    let mut count = 0;
+    for (of, at, client) in asks {
+        if of != name {
+            name = of;
+            for Reverse((_, client)) in on.drain() {
+                on_by_client[client] -= 1;
+            }
+        }
+        while let Some(hold) = holds.next_if(|hold| (hold.name, hold.start) <= (of, at)) {
+            if hold.name == of {
+                let client = story.held(hold).client;
+                on_by_client[client] += 1;
+                on.push(Reverse((hold.end, client)));
+            }
+        }
+        while let Some(&Reverse((end, client))) = on.peek()
+            && end <= at
+        {
+            on.pop();
+            on_by_client[client] -= 1;
+        }
+        count += usize::from(on.len() > on_by_client[client]);
+    }
+    count
+}

@@ -1,0 +1,65 @@
+//! What a run must have seen before its silence counts.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is asked of a run. Where a minimum is not met, nothing was shown, and the verdict is
+/// [`Verdict::Unknown`](super::Verdict::Unknown).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Demands {
+    /// Whether the lock promises to serve in order of arrival.
+    pub fair: bool,
+    /// Whether the run must have gone on after all faults were over.
+    pub healed: bool,
+    /// How often a name must have gone from one client to another.
+    pub hand_overs: usize,
+    /// How many of a hundred asks must have met another's hold.
+    pub contended_percent: usize,
+    /// How many clients must have held something.
+    pub clients: usize,
+    /// How often a validity must have ended in its holder's hands.
+    pub expiries: usize,
+    /// How many holds each kind of fault must have hit.
+    pub faults: BTreeMap<String, usize>,
+}
+
+impl Default for Demands {
+    fn default() -> Self {
+        Self {
+            fair: false,
+            healed: true,
+            hand_overs: 100,
+            contended_percent: 50,
+            clients: 3,
+            expiries: 0,
+            faults: BTreeMap::new(),
+        }
+    }
+}
+
+impl Demands {
+    /// The minimums of [`Default`], and that each of these kinds of fault hit five holds. A run with
+    /// pauses must also have seen a validity end in its holder's hands: without that the pauses
+    /// were too short to show anything.
+    #[must_use]
+    pub fn of_a_run(faults: Vec<String>) -> Self {
+        let pauses = faults.iter().any(|kind| kind == "pause");
+        let faults = faults.into_iter().map(|kind| (kind, 5)).collect();
+        Self { faults, expiries: usize::from(pauses), ..Self::default() }
+    }
+
+    /// Asks for nothing but that no rule is broken.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            fair: false,
+            healed: false,
+            hand_overs: 0,
+            contended_percent: 0,
+            clients: 0,
+            expiries: 0,
+            faults: BTreeMap::new(),
+        }
+    }
+}

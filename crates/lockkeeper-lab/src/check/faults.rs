@@ -1,0 +1,95 @@
+//! When which client was being broken.
+
+use super::claims::Stamp;
+use std::collections::BTreeMap;
+
+/// The kind of fault after which a holder believes nothing any more.
+pub(crate) const KILL: &str = "kill";
+
+/// One fault.
+#[derive(Debug)]
+pub(crate) struct Fault<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) process: &'a str,
+    pub(crate) begins: Stamp,
+    /// The end of time where no end was recorded.
+    pub(crate) ends: u64,
+}
+
+impl Fault<'_> {
+    /// Whether it hits the process of this client.
+    pub(crate) fn hits(&self, client: &str) -> bool {
+        client.strip_prefix(self.process).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Whether it hits what all share, such as the store: no client's process bears its name.
+    pub(crate) fn is_shared(&self, clients: &[&str]) -> bool {
+        !clients.iter().any(|client| self.hits(client))
+    }
+}
+
+/// Spans of time, both ends included.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    begins: Vec<Stamp>,
+    /// The latest end of this span and those before it: one search answers for all of them.
+    latest_end: Vec<u64>,
+}
+
+impl Windows {
+    fn new(mut spans: Vec<(Stamp, u64)>) -> Self {
+        spans.sort_by_key(|(begins, _)| begins.at);
+        let mut windows = Self::default();
+        let mut latest = 0;
+        for (begins, ends) in spans {
+            latest = latest.max(ends);
+            windows.begins.push(begins);
+            windows.latest_end.push(latest);
+        }
+        windows
+    }
+
+    pub(crate) fn overlap(&self, from: u64, to: u64) -> bool {
+        let begun = self.begins.partition_point(|begins| begins.at <= to);
+        begun > 0 && self.latest_end[begun - 1] >= from
+    }
+
+    /// The first moment from `from` on that lies in a span.
+    pub(crate) fn first_from(&self, from: u64) -> Option<Stamp> {
+        let begun = self.begins.partition_point(|begins| begins.at <= from);
+        if begun > 0 && self.latest_end[begun - 1] >= from {
+            return Some(Stamp { at: from, record: self.begins[begun - 1].record });
+        }
+        self.begins.get(begun).copied()
+    }
+}
+
+/// What hits one client.
+#[derive(Debug, Default)]
+pub(crate) struct Hits<'a> {
+    /// The kills of its own process. That of a store ends no hold.
+    pub(crate) kills: Windows,
+    /// Everything else, by kind.
+    pub(crate) others: BTreeMap<&'a str, Windows>,
+}
+
+impl<'a> Hits<'a> {
+    pub(crate) fn on(client: &str, clients: &[&str], faults: &[Fault<'a>]) -> Self {
+        let mut kills = Vec::new();
+        let mut others: BTreeMap<&'a str, Vec<(Stamp, u64)>> = BTreeMap::new();
+        for fault in faults {
+            let own = fault.hits(client);
+            if own && fault.kind == KILL {
+                kills.push((fault.begins, fault.ends));
+            } else if own || fault.is_shared(clients) {
+                others.entry(fault.kind).or_default().push((fault.begins, fault.ends));
+            }
+        }
+        let others = others.into_iter().map(|(kind, spans)| (kind, Windows::new(spans)));
+        Self { kills: Windows::new(kills), others: others.collect() }
+    }
+
+    pub(crate) fn any_in(&self, from: u64, to: u64) -> bool {
+        self.kills.overlap(from, to) || self.others.values().any(|each| each.overlap(from, to))
+    }
+}

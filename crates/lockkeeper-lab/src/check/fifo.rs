@@ -1,0 +1,72 @@
+//! Who stood in the queue is served before who came later.
+//!
+//! A stood in the queue for certain at `queued(A)`; B can not have before `ask(B)`. So A is ahead
+//! if `queued(A) < ask(B)`. When the store granted is not known, only that it was before the stamp
+//! of the grant, which may be late. But both are exclusive: had A been served first, then A's hold
+//! would have been over when B's began, and A's hold covers its core, which begins at
+//! `granted(A)`. B's whole core lying before `granted(A)` therefore means that B was first, however
+//! late the stamps are. Where A has no core nothing follows, and where a fault hit A while it
+//! waited it may rightly have lost its place.
+
+use super::findings::{Findings, Rule};
+use super::holds::Hold;
+use super::story::Story;
+use crate::history::Mode;
+
+/// One that waited its turn.
+struct Waiter<'h> {
+    queued: u64,
+    hold: &'h Hold,
+}
+
+pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
+    for holds in story.holds.chunk_by(|one, next| one.name == next.name) {
+        let exclusive = |hold: &&Hold| story.held(hold).mode == Mode::Exclusive;
+        let mut waiters: Vec<Waiter<'_>> =
+            holds.iter().filter(exclusive).filter_map(|hold| waiter(story, hold)).collect();
+        waiters.sort_by_key(|waiter| waiter.queued);
+        let mut later: Vec<&Hold> = holds.iter().filter(exclusive).collect();
+        later.sort_by_key(|hold| story.held(hold).ask.at);
+        // Of all that are ahead, the one granted last was overtaken if any was.
+        let mut ahead = waiters.iter().peekable();
+        let mut last: Option<&Hold> = None;
+        for hold in later {
+            let ask = story.held(hold).ask.at;
+            while let Some(waiter) = ahead.next_if(|waiter| waiter.queued < ask) {
+                if last.is_none_or(|known| waiter.hold.start > known.start) {
+                    last = Some(waiter.hold);
+                }
+            }
+            if let Some(first) = last.filter(|first| overtakes(hold, first)) {
+                findings.add(Rule::Overtaken, || describe(story, first, hold));
+            }
+        }
+    }
+}
+
+fn waiter<'h>(story: &Story<'_>, hold: &'h Hold) -> Option<Waiter<'h>> {
+    let claim = story.held(hold);
+    let queued = claim.queued?.at;
+    let undisturbed =
+        claim.refused.is_none() && !story.hits[claim.client].any_in(claim.ask.at, hold.start);
+    undisturbed.then_some(Waiter { queued, hold })
+}
+
+/// Whether all of `hold` lies before `first` began. At equal stamps nobody is accused.
+fn overtakes(hold: &Hold, first: &Hold) -> bool {
+    hold.start < first.start && hold.end <= first.start
+}
+
+fn describe(story: &Story<'_>, first: &Hold, hold: &Hold) -> (String, Vec<usize>) {
+    let (one, other) = (story.held(first), story.held(hold));
+    let sentence = format!(
+        "claim {} on {:?} stood in the queue before claim {} was asked for, and was served after it",
+        one.number,
+        story.name_of(one),
+        other.number,
+    );
+    let mut records = vec![other.ask.record];
+    records.extend(one.queued.map(|queued| queued.record));
+    records.extend([one, other].iter().filter_map(|it| it.granted.map(|it| it.learnt.record)));
+    (sentence, records)
+}

@@ -1,0 +1,124 @@
+//! What was found to be broken.
+
+use crate::history::Record;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How many violations of one rule are described; the rest is only counted. A lock that is broken
+/// through and through must not cost more to judge than a sound one.
+const DESCRIBED: usize = 100;
+
+/// Which promise was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Rule {
+    /// Holds that must exclude each other were on at one moment.
+    Exclusion,
+    /// A claim was believed again after its validity had ended.
+    Resurrection,
+    /// Two grants of a name have one token.
+    TokenTwice,
+    /// A later grant has no greater token.
+    TokenOrder,
+    /// A write under a claim that was not granted, or with a token that is not the claim's.
+    EffectWithoutGrant,
+    /// A fenced resource took an older token after a newer one.
+    EffectOrder,
+    /// A fenced resource counted a write twice or not at all.
+    EffectSequence,
+    /// A fenced resource does not hold what it acknowledged.
+    LostWrite,
+    /// One that came later was served before one that stood in the queue.
+    Overtaken,
+    /// Someone did not get his turn although nothing was broken any more.
+    Starved,
+    /// Something stayed in the store.
+    Leftover,
+    /// The history contradicts itself: the recorder is wrong, or what it records is.
+    History,
+}
+
+impl Rule {
+    /// One or two words for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exclusion => "exclusion",
+            Self::Resurrection => "resurrection",
+            Self::TokenTwice => "token twice",
+            Self::TokenOrder => "token order",
+            Self::EffectWithoutGrant => "effect without grant",
+            Self::EffectOrder => "effect order",
+            Self::EffectSequence => "effect sequence",
+            Self::LostWrite => "lost write",
+            Self::Overtaken => "overtaken",
+            Self::Starved => "starved",
+            Self::Leftover => "leftover",
+            Self::History => "history",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// One broken promise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Violation {
+    /// Which promise.
+    pub rule: Rule,
+    /// What happened, in one sentence.
+    pub sentence: String,
+    /// The records that show it, in order of time, as indexes into the history.
+    pub records: Vec<usize>,
+    /// The same records as lines of JSON.
+    pub lines: Vec<String>,
+}
+
+/// Gathers violations.
+pub(crate) struct Findings<'a> {
+    history: &'a [Record],
+    found: BTreeMap<Rule, usize>,
+    described: Vec<Violation>,
+}
+
+impl<'a> Findings<'a> {
+    pub(crate) fn new(history: &'a [Record]) -> Self {
+        Self { history, found: BTreeMap::new(), described: Vec::new() }
+    }
+
+    /// Notes one; `describe` gives the sentence and the records and is only called if needed.
+    pub(crate) fn add(&mut self, rule: Rule, describe: impl FnOnce() -> (String, Vec<usize>)) {
+        let found = self.found.entry(rule).or_default();
+        *found += 1;
+        if *found > DESCRIBED {
+            return;
+        }
+        let (sentence, mut records) = describe();
+        records.sort_by_key(|&index| (self.history[index].at, index));
+        records.dedup();
+        let lines = records
+            .iter()
+            .map(|&index| {
+                let record = &self.history[index];
+                serde_json::to_string(record).unwrap_or_else(|_| format!("{record:?}"))
+            })
+            .collect();
+        self.described.push(Violation { rule, sentence, records, lines });
+    }
+
+    /// How many there were of each rule, and those that are described, earliest first.
+    pub(crate) fn finish(mut self) -> (BTreeMap<Rule, usize>, Vec<Violation>) {
+        let history = self.history;
+        self.described.sort_by_key(|violation| {
+            violation.records.last().map_or(u64::MAX, |&index| history[index].at)
+        });
+        (self.found, self.described)
+    }
+}

@@ -1,0 +1,51 @@
+//! Judges a history: what broke a promise, and whether enough happened for silence to mean
+//! anything.
+//!
+//! Every rule reads the stamps in the direction that shortens holds and widens calls. So a slow
+//! recorder can hide a violation shorter than its delay, and can not invent one.
+
+mod claims;
+mod counters;
+mod demands;
+mod effects;
+mod exclusion;
+mod faults;
+mod fifo;
+mod findings;
+mod holds;
+mod liveness;
+mod places;
+mod report;
+mod story;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use counters::{Counters, FaultCount};
+pub use demands::Demands;
+pub use findings::{Rule, Violation};
+pub use report::{Report, Verdict};
+
+pub(crate) use holds::{End, Hold};
+pub(crate) use story::Story;
+
+use crate::history::Record;
+use findings::Findings;
+
+/// Judges the records of one run, in whatever order they come.
+///
+/// Takes time in the order of n log n, whatever the history looks like.
+#[must_use]
+pub fn check(records: &[Record], demands: &Demands) -> Report {
+    let mut findings = Findings::new(records);
+    let story = Story::read(records, &mut findings);
+    exclusion::check(&story, &mut findings);
+    tokens::check(&story, &mut findings);
+    effects::check(&story, &mut findings);
+    if demands.fair {
+        fifo::check(&story, &mut findings);
+    }
+    liveness::check(&story, &mut findings);
+    let counters = Counters::count(&story);
+    Report::new(counters, findings, demands)
+}

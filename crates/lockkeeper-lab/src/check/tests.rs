@@ -1,0 +1,8 @@
+//! The judge is judged: broken histories must be found out, and sound ones let pass.
+
+mod brute;
+mod cores;
+mod counting;
+pub(crate) mod writing;
+
+mod seeded;

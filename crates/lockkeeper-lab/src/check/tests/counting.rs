@@ -1,0 +1,98 @@
+//! The counters, and the verdict where they are too small.
+
+use super::writing::{Writing, clean};
+use crate::check::{Demands, FaultCount, Verdict, check};
+use crate::history::{Mode, What};
+
+#[test]
+fn counts_what_happened() {
+    let counters = clean(300).judge().counters;
+    assert_eq!((counters.clients, counters.names), (3, 1));
+    assert_eq!((counters.holds, counters.hand_overs, counters.expiries), (300, 299, 0));
+    assert_eq!((counters.asks, counters.contended), (300, 298), "the first two met nobody");
+    assert!(counters.healed);
+}
+
+#[test]
+fn own_holds_are_no_contention() {
+    let mut writing = Writing::default();
+    writing.hold("1/0", 1, 0, 1, 9).hold("1/0", 2, 5, 9, 12);
+    assert_eq!(writing.judge().counters.contended, 0);
+    writing.hold("2/0", 3, 5, 12, 13).hold("2/0", 4, 13, 14, 15);
+    assert_eq!(writing.judge().counters.contended, 1);
+}
+
+#[test]
+fn contention_is_counted_by_name() {
+    let mut writing = Writing::default();
+    writing.ask(0, "1/0", 1, Mode::Exclusive).granted(1, 1, 1, 50);
+    writing.ask(2, "1/0", 4, Mode::Exclusive);
+    let ask = |claim| What::Ask { claim, name: "b".to_owned(), mode: Mode::Exclusive };
+    writing.note(2, "2/0", ask(2)).granted(3, 2, 1, 50);
+    writing.note(4, "1/0", ask(3));
+    assert_eq!(writing.judge().counters.contended, 1, "claim 3 meets claim 2, whatever 1/0 holds");
+}
+
+#[test]
+fn counts_what_faults_hit() {
+    let mut writing = Writing::default();
+    writing.ask(0, "1/0", 1, Mode::Exclusive).granted(1, 1, 1, 10);
+    writing.fault(3, 4, "pause", "1").fault(20, 21, "pause", "1").fault(5, 6, "kill", "1");
+    writing.hold("1/0", 2, 7, 8, 9).hold("2/0", 3, 9, 10, 15);
+    let counters = writing.judge().counters;
+    assert_eq!(counters.faults["pause"], FaultCount { done: 2, holds: 1 });
+    assert_eq!(counters.faults["kill"], FaultCount { done: 1, holds: 1 });
+    assert_eq!(counters.expiries, 0);
+}
+
+#[test]
+fn counts_validities_that_ended_but_not_those_that_go_on() {
+    let mut writing = Writing::default();
+    writing.ask(0, "1/0", 1, Mode::Exclusive).granted(1, 1, 1, 10);
+    writing.ask(0, "2/0", 2, Mode::Exclusive).granted(11, 2, 2, 20);
+    assert_eq!(writing.judge().counters.expiries, 1);
+}
+
+#[test]
+fn too_little_is_unknown() {
+    let history = clean(300).0;
+    let base = Demands::none();
+    let faults = [("pause".to_owned(), 1)].into();
+    for demands in [
+        Demands { hand_overs: 300, ..base.clone() },
+        Demands { contended_percent: 100, ..base.clone() },
+        Demands { clients: 4, ..base.clone() },
+        Demands { expiries: 1, ..base.clone() },
+        Demands { faults, ..base.clone() },
+    ] {
+        let report = check(&history, &demands);
+        assert_eq!(report.verdict, Verdict::Unknown, "{demands:?}");
+        assert_eq!(report.reasons.len(), 1, "{report}");
+        assert!(report.to_string().starts_with("UNKNOWN\n  because "), "{report}");
+    }
+    assert_eq!(check(&[], &Demands::default()).verdict, Verdict::Unknown);
+    assert_eq!(check(&[], &base).verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_run_must_have_felt_its_faults() {
+    let demands = Demands::of_a_run(vec!["kill".to_owned(), "pause".to_owned()]);
+    let report = check(&clean(300).0, &demands);
+    assert_eq!(report.reasons.len(), 3, "{report}");
+    let faultless = Demands::of_a_run(Vec::new());
+    assert_eq!(check(&clean(300).0, &faultless).verdict, Verdict::Pass);
+}
+
+#[test]
+fn prints_at_most_five_violations_and_counts_all() {
+    let mut writing = Writing::default();
+    for claim in 1..=500 {
+        writing.hold("1/0", claim, 0, claim, 1000);
+    }
+    let report = writing.judge();
+    assert_eq!(report.violations.len(), 100);
+    assert_eq!(report.reasons, ["exclusion: 499"]);
+    let printed = report.to_string();
+    assert_eq!(printed.matches("both held").count(), 5, "{printed}");
+    assert!(printed.ends_with("and 494 more violations\n"), "{printed}");
+}

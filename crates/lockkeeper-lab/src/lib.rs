@@ -1,0 +1,14 @@
+//! Locks under faults: what happened is recorded, and a judge says whether it was safe.
+//!
+//! `lab run` has several processes contend for locks while some of them are killed and paused;
+//! `lab check` judges a recorded history again. The parts:
+//!
+//! - [`history`]: the events, one line of JSON each, on one clock for all processes.
+//! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
+//! - [`picture`]: the history as a page to look at.
+//! - [`workload`]: the clients, the resources they write to, and the faults.
+
+pub mod check;
+pub mod history;
+pub mod picture;
+pub mod workload;

@@ -1,0 +1,91 @@
+//! `lab run` and `lab check`.
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use lockkeeper_lab::check::{self, Demands, Report, Verdict};
+use lockkeeper_lab::history::Record;
+use lockkeeper_lab::picture;
+use lockkeeper_lab::workload::{self, Fault, RunArguments, WorkArguments};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Has processes contend for locks while some are broken, and judges what happened
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Contend, break, judge
+    Run(RunArguments),
+    /// Judge a saved history again
+    Check {
+        /// A file of events, or the folder of a run
+        history: PathBuf,
+        /// Also judge whether claims were granted in the order they were made
+        #[arg(long)]
+        fair: bool,
+    },
+    /// One process of a run
+    #[command(hide = true)]
+    Work(WorkArguments),
+}
+
+fn main() -> Result<ExitCode> {
+    match Arguments::parse().verb {
+        Verb::Work(arguments) => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(workload::work(arguments))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Run(arguments) => run(&arguments),
+        Verb::Check { history, fair } => {
+            let records = workload::load(&history)?;
+            let demands = Demands { fair, ..Demands::none() };
+            Ok(exit_code(&judge(&records, &demands, &picture_beside(&history))?))
+        }
+    }
+}
+
+fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let run = workload::run(arguments)?;
+    let fair = {
+        let keeper = lockkeeper::blocking::connect(&arguments.store)?;
+        keeper.capability().fair
+    };
+    let faults = arguments.fault.iter().map(|fault| match fault {
+        Fault::Kill => "kill".to_owned(),
+        Fault::Pause => "pause".to_owned(),
+    });
+    let demands = Demands { fair, ..Demands::of_a_run(faults.collect()) };
+    let report = judge(&run.records, &demands, &run.folder.join("timeline.html"))?;
+    println!("history  {}", run.folder.display());
+    if report.verdict != Verdict::Pass {
+        println!("again    lab run --seed {} …", run.seed);
+    }
+    Ok(exit_code(&report))
+}
+
+fn judge(records: &[Record], demands: &Demands, picture: &Path) -> Result<Report> {
+    let report = check::check(records, demands);
+    print!("{report}");
+    std::fs::write(picture, picture::timeline(records, &report))
+        .with_context(|| format!("cannot write {}", picture.display()))?;
+    println!("picture  {}", picture.display());
+    Ok(report)
+}
+
+fn picture_beside(history: &Path) -> PathBuf {
+    if history.is_dir() { history.join("timeline.html") } else { history.with_extension("html") }
+}
+
+fn exit_code(report: &Report) -> ExitCode {
+    match report.verdict {
+        Verdict::Pass => ExitCode::SUCCESS,
+        Verdict::Fail => ExitCode::FAILURE,
+        Verdict::Unknown => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,40 @@
+//! A history as a page to look at: who waited, who held, what was broken, and where it went wrong.
+
+mod draw;
+mod page;
+mod scene;
+#[cfg(test)]
+mod tests;
+
+use crate::check::{Report, Story};
+use crate::history::Record;
+use scene::Scene;
+
+/// One page of HTML with everything in it; it loads nothing and runs nothing.
+///
+/// `report` is what [`check`](crate::check::check) said of the same records. Of a long history the
+/// page shows the time around the first violation, or the beginning, and says so.
+#[must_use]
+pub fn timeline(records: &[Record], report: &Report) -> String {
+    let story = Story::of(records);
+    let scene = Scene::choose(&story, records, report);
+    page::write(&story, records, report, &scene)
+}
+
+/// Text as it may stand in HTML, also between quotes.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // HTML has no place for these, and some viewers obey them.
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

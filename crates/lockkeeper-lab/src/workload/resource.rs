@@ -1,0 +1,199 @@
+//! The resources that the locks protect: numbers that each holder reads, and writes one higher.
+//!
+//! Reading and writing are two steps, as with any resource worth a lock; a holder that is paused
+//! between them overwrites what others did meanwhile. The fenced resource refuses him.
+
+use super::recorder::Recorder;
+use crate::history::What;
+use anyhow::{Context, Result, bail};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+
+/// One resource.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Cell {
+    pub(crate) value: u64,
+    highest_token: u64,
+    pub(crate) acknowledged: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cells: HashMap<(String, bool), Cell>,
+    /// Processes that are between reading and writing.
+    inside: HashMap<String, usize>,
+}
+
+/// The resources of a run, kept by the driver and reached over loopback.
+#[derive(Debug, Clone)]
+pub(crate) struct Resources {
+    state: Arc<Mutex<State>>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Resources {
+    /// Opens them; what is written to them goes into the history, also when its writer is killed
+    /// before he learns of it.
+    pub(crate) fn open(recorder: Recorder) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(Mutex::new(State::default()));
+        let resources = Self { state: state.clone(), address };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (state, recorder) = (state.clone(), recorder.clone());
+                std::thread::spawn(move || serve(&state, &recorder, &stream));
+            }
+        });
+        Ok(resources)
+    }
+
+    /// The resources in the end, by name and whether they check tokens.
+    pub(crate) fn tally(&self) -> Vec<((String, bool), Cell)> {
+        let mut cells: Vec<_> =
+            self.state().cells.iter().map(|(key, cell)| (key.clone(), *cell)).collect();
+        cells.sort_by(|one, other| one.0.cmp(&other.0));
+        cells
+    }
+
+    /// Whether a task of `process` is at work on a resource at this moment.
+    pub(crate) fn is_inside(&self, process: &str) -> bool {
+        self.state().inside.get(process).is_some_and(|tasks| *tasks > 0)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers one client until it goes.
+fn serve(state: &Mutex<State>, recorder: &Recorder, stream: &TcpStream) {
+    let mut inside: Option<String> = None;
+    let mut out = stream;
+    // Without this every answer would wait for an acknowledgement of the one before.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let Some(answer) = answer(&mut lock(state), recorder, &mut inside, &line) else { break };
+        if out.write_all(format!("{answer}\n").as_bytes()).is_err() {
+            break;
+        }
+    }
+    if let Some(process) = inside {
+        leave(&mut lock(state), &process);
+    }
+}
+
+fn leave(state: &mut State, process: &str) {
+    if let Some(tasks) = state.inside.get_mut(process) {
+        *tasks = tasks.saturating_sub(1);
+    }
+}
+
+fn answer(
+    state: &mut State,
+    recorder: &Recorder,
+    inside: &mut Option<String>,
+    line: &str,
+) -> Option<String> {
+    let words: Vec<&str> = line.split('\t').collect();
+    match words[..] {
+        ["read", process, name, token] => {
+            let token: u64 = token.parse().ok()?;
+            if inside.is_none() {
+                *inside = Some(process.to_owned());
+                *state.inside.entry(process.to_owned()).or_default() += 1;
+            }
+            let unfenced = state.cells.entry((name.to_owned(), false)).or_default().value;
+            let fenced = state.cells.entry((name.to_owned(), true)).or_default();
+            // The token is shown before reading, not only with the write: else a stale writer
+            // could slip in between, and be overwritten by one who had not seen his write.
+            fenced.highest_token = fenced.highest_token.max(token);
+            Some(format!("{unfenced}\t{}", fenced.value))
+        }
+        ["write", client, claim, name, fenced, token, value] => {
+            let (token, value): (u64, u64) = (token.parse().ok()?, value.parse().ok()?);
+            let (claim, fenced) = (claim.parse().ok()?, fenced == "fenced");
+            let name = name.to_owned();
+            let cell = state.cells.entry((name.clone(), fenced)).or_default();
+            let accepted = !fenced || token >= cell.highest_token;
+            if accepted {
+                cell.highest_token = cell.highest_token.max(token);
+                cell.value = value;
+                cell.acknowledged += 1;
+            }
+            let sequence = cell.acknowledged;
+            recorder.note(client, What::Effect { claim, name, fenced, token, accepted, sequence });
+            Some(if accepted { "accepted" } else { "refused" }.to_owned())
+        }
+        ["leave"] => {
+            if let Some(process) = inside.take() {
+                leave(state, &process);
+            }
+            Some("left".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Who writes.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) claim: u64,
+    pub(crate) name: &'a str,
+    pub(crate) token: u64,
+}
+
+/// A client's way to the resources.
+#[derive(Debug)]
+pub(crate) struct Access {
+    stream: tokio::io::BufStream<tokio::net::TcpStream>,
+    process: String,
+}
+
+impl Access {
+    pub(crate) async fn open(address: SocketAddr, process: &str) -> Result<Self> {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: tokio::io::BufStream::new(stream), process: process.to_owned() })
+    }
+
+    /// The value of the unfenced and of the fenced resource.
+    pub(crate) async fn read(&mut self, by: &Writer<'_>) -> Result<(u64, u64)> {
+        let line = format!("read\t{}\t{}\t{}\n", self.process, by.name, by.token);
+        let answer = self.ask(&line).await?;
+        let (unfenced, fenced) = answer.split_once('\t').context("half an answer")?;
+        Ok((unfenced.parse()?, fenced.parse()?))
+    }
+
+    /// Writes under a claim: once where nobody checks, and once where the token is checked.
+    pub(crate) async fn write(&mut self, by: &Writer<'_>, fenced: bool, value: u64) -> Result<()> {
+        let which = if fenced { "fenced" } else { "plain" };
+        let Writer { client, claim, name, token } = by;
+        let line = format!("write\t{client}\t{claim}\t{name}\t{which}\t{token}\t{value}\n");
+        self.ask(&line).await.map(|_| ())
+    }
+
+    pub(crate) async fn leave(&mut self) -> Result<()> {
+        self.ask("leave\n").await.map(|_| ())
+    }
+
+    async fn ask(&mut self, line: &str) -> Result<String> {
+        self.stream.write_all(line.as_bytes()).await?;
+        self.stream.flush().await?;
+        let mut answer = String::new();
+        if self.stream.read_line(&mut answer).await? == 0 {
+            bail!("the resources are gone");
+        }
+        Ok(answer.trim_end().to_owned())
+    }
+}

@@ -1,0 +1,197 @@
+//! One process of a run: tasks that ask, hold, write and release until told to stop.
+
+use super::recorder::{Recorder, nanos, now};
+use super::resource::{Access, Writer};
+use super::{Dice, PREFIX, TTL, Work, WorkArguments};
+use crate::history::{Mode, Refusal, What};
+use anyhow::Result;
+use lockkeeper::event::What as Told;
+use lockkeeper::{ErrorKind, Guard, Keeper, Lock, Owner};
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+/// How long a claim waits before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which client and claim an owner stands for, and its guard once there is one.
+type Owners = HashMap<Owner, (String, u64, Weak<Guard>)>;
+
+/// What the tasks of one process share.
+struct Shared {
+    arguments: WorkArguments,
+    keeper: Keeper,
+    recorder: Recorder,
+    claims: AtomicU64,
+    owners: Mutex<Owners>,
+    stop: AtomicBool,
+}
+
+/// Works until standard input ends, then leaves everything as it should be.
+///
+/// # Errors
+/// When the store or the resources cannot be reached at the start.
+pub async fn work(arguments: WorkArguments) -> Result<()> {
+    // Should the driver be killed, so are we.
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    let shared = Arc::new(Shared {
+        keeper: lockkeeper::connect(&arguments.store).await?,
+        recorder: Recorder::append_to(&arguments.history)?,
+        claims: AtomicU64::new(arguments.number << 32),
+        owners: Mutex::default(),
+        stop: AtomicBool::new(false),
+        arguments,
+    });
+    let told = tokio::spawn(listen(shared.clone()));
+    let stopped = shared.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stopped.stop.store(true, Ordering::SeqCst);
+    });
+    let clients: Vec<_> = (0..shared.arguments.clients)
+        .map(|task| tokio::spawn(client(shared.clone(), task)))
+        .collect();
+    for client in clients {
+        client.await??;
+    }
+    shared.keeper.close(TTL * 3).await;
+    told.abort();
+    Ok(())
+}
+
+impl Shared {
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes down what the keeper says of claims while they wait and are held.
+async fn listen(shared: Arc<Shared>) {
+    let mut events = shared.keeper.events();
+    while let Some(event) = events.next().await {
+        let known = shared.owners().get(&event.owner).cloned();
+        let Some((client, claim, guard)) = known else { continue };
+        match event.what {
+            Told::Queued { .. } => {
+                shared.recorder.write(when(event.at), &client, What::Queued { claim });
+            }
+            Told::Renewed => {
+                let left = guard.upgrade().map_or(Duration::ZERO, |guard| guard.remaining());
+                if !left.is_zero() {
+                    let valid_until = now() + nanos(left);
+                    let what = What::Renewed { claim, valid_until };
+                    shared.recorder.write(when(event.at), &client, what);
+                }
+            }
+            Told::Lost(_) | Told::Expired | Told::Broken { .. } => {
+                shared.recorder.note(&client, What::Lost { claim });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The history's time of an event. By when it happened, not by when it is read: a process that
+/// was paused in between would seem to have renewed what had run out.
+fn when(event: SystemTime) -> u64 {
+    now().saturating_sub(nanos(event.elapsed().unwrap_or_default()))
+}
+
+async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
+    let process = &shared.arguments.process;
+    let client = format!("{process}/{task}");
+    let mut dice =
+        Dice::new(shared.arguments.seed ^ (shared.arguments.number << 8 | u64::from(task)));
+    let mut access = Access::open(shared.arguments.resources, process).await?;
+    while !shared.stop.load(Ordering::SeqCst) {
+        turn(&shared, &client, &mut dice, &mut access).await?;
+        tokio::time::sleep(Duration::from_micros(dice.roll(3000))).await;
+    }
+    Ok(())
+}
+
+/// One claim, from asking to giving back.
+async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Access) -> Result<()> {
+    let name = format!("{PREFIX}{}", dice.roll(u64::from(shared.arguments.names)));
+    let mode = match shared.arguments.work {
+        Work::Lock | Work::Cancel => Mode::Exclusive,
+        Work::Rw if dice.roll(4) > 0 => Mode::Shared,
+        Work::Rw => Mode::Exclusive,
+        Work::Permits => Mode::Permit(2),
+    };
+    let claim = shared.claims.fetch_add(1, Ordering::SeqCst);
+    let owner = shared.keeper.owner("lab");
+    shared.owners().insert(owner.clone(), (client.to_owned(), claim, Weak::new()));
+    shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
+    let lock = lock_of(&shared.keeper, &name, mode).owner(&owner).ttl(TTL);
+    let granted = ask(shared, dice, &lock).await;
+    match granted {
+        Err(how) => shared.recorder.note(client, What::Refused { claim, how }),
+        Ok(guard) => {
+            let at = now();
+            let valid_until = at + nanos(guard.remaining());
+            let token = guard.token().map_or(0, |token| token.get());
+            let guard = Arc::new(guard);
+            shared
+                .owners()
+                .insert(owner.clone(), (client.to_owned(), claim, Arc::downgrade(&guard)));
+            shared.recorder.write(at, client, What::Granted { claim, token, valid_until });
+            if mode == Mode::Exclusive {
+                let by = Writer { client, claim, name: &name, token };
+                write_both(dice, access, &by).await?;
+            } else {
+                tokio::time::sleep(Duration::from_millis(dice.roll(10))).await;
+            }
+            release(shared, client, claim, guard).await;
+        }
+    }
+    shared.owners().remove(&owner);
+    Ok(())
+}
+
+fn lock_of(keeper: &Keeper, name: &str, mode: Mode) -> Lock {
+    match mode {
+        Mode::Exclusive => keeper.lock(name),
+        Mode::Shared => keeper.rw_lock(name).read(),
+        Mode::Permit(of) => keeper.semaphore(name, of),
+    }
+}
+
+async fn ask(shared: &Shared, dice: &mut Dice, lock: &Lock) -> Result<Guard, Refusal> {
+    let asked = lock.acquire_within(PATIENCE);
+    let outcome = if shared.arguments.work == Work::Cancel && dice.roll(2) == 0 {
+        let impatience = Duration::from_micros(dice.roll(20_000));
+        match tokio::time::timeout(impatience, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) => return Err(Refusal::Cancelled),
+        }
+    } else {
+        asked.await
+    };
+    outcome.map_err(|error| match error.kind() {
+        ErrorKind::TimedOut => Refusal::TimedOut,
+        _ => Refusal::Unknown,
+    })
+}
+
+/// Reads both resources, works, and writes both, as one does who trusts his lock.
+async fn write_both(dice: &mut Dice, access: &mut Access, by: &Writer<'_>) -> Result<()> {
+    let (unfenced, fenced) = access.read(by).await?;
+    tokio::time::sleep(Duration::from_millis(1 + dice.roll(5))).await;
+    access.write(by, false, unfenced + 1).await?;
+    access.write(by, true, fenced + 1).await?;
+    access.leave().await
+}
+
+async fn release(shared: &Shared, client: &str, claim: u64, guard: Arc<Guard>) {
+    shared.recorder.note(client, What::Release { claim });
+    match Arc::try_unwrap(guard) {
+        // A claim that was lost says so; it was written down when it was told.
+        Ok(guard) => drop(guard.release().await),
+        // Whoever writes down a renewal just now lets go of it in a moment.
+        Err(guard) => drop(guard),
+    }
+    shared.recorder.note(client, What::Released { claim });
+}
