@@ -96,7 +96,9 @@ async fn listen(shared: Arc<Shared>) {
 /// The history's time of an event. By when it happened, not by when it is read: a process that
 /// was paused in between would seem to have renewed what had run out.
 fn when(event: SystemTime) -> u64 {
-    now().saturating_sub(nanos(event.elapsed().unwrap_or_default()))
+    // In this order: whatever happens between the two, the stamp comes out later, never earlier.
+    let ago = nanos(event.elapsed().unwrap_or_default());
+    now().saturating_sub(ago)
 }
 
 async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {

@@ -4,7 +4,7 @@ use lockkeeper::{ErrorKind, Guard, Keeper};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_millis(900);
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
