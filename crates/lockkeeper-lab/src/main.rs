@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use lockkeeper_lab::check::{self, Demands, Report, Verdict};
 use lockkeeper_lab::history::Record;
 use lockkeeper_lab::picture;
-use lockkeeper_lab::workload::{self, Fault, RunArguments, WorkArguments};
+use lockkeeper_lab::workload::{self, RunArguments, WorkArguments};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,15 +52,8 @@ fn main() -> Result<ExitCode> {
 
 fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let run = workload::run(arguments)?;
-    let fair = {
-        let keeper = lockkeeper::blocking::connect(&arguments.store)?;
-        keeper.capability().fair
-    };
-    let faults = arguments.fault.iter().map(|fault| match fault {
-        Fault::Kill => "kill".to_owned(),
-        Fault::Pause => "pause".to_owned(),
-    });
-    let demands = Demands { fair, ..Demands::of_a_run(faults.collect()) };
+    let faults = arguments.fault.iter().map(|fault| fault.word().to_owned());
+    let demands = Demands { fair: run.fair, ..Demands::of_a_run(faults.collect()) };
     let report = judge(&run.records, &demands, &run.folder.join("timeline.html"))?;
     println!("history  {}", run.folder.display());
     if report.verdict != Verdict::Pass {

@@ -5,6 +5,7 @@ use super::resource::Resources;
 use super::{Dice, Fault, PREFIX, RunArguments, TTL};
 use crate::history::{self, Record, What};
 use anyhow::{Context, Result, bail};
+use lockkeeper::backend::Reach;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -30,6 +31,8 @@ pub struct Run {
     pub folder: PathBuf,
     /// The choices can be repeated with this.
     pub seed: u64,
+    /// Whether the store promises to grant in order.
+    pub fair: bool,
 }
 
 /// Runs the processes with their faults, and returns the history.
@@ -37,6 +40,10 @@ pub struct Run {
 /// # Errors
 /// When a process cannot be started or the history not be written.
 pub fn run(arguments: &RunArguments) -> Result<Run> {
+    let capability = lockkeeper::blocking::connect(&arguments.store)?.capability();
+    if capability.reach == Reach::Process {
+        bail!("a store that reaches no further than one process is not shared by those of a run");
+    }
     let seed = arguments.seed.unwrap_or_else(|| now() % 1_000_000);
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
@@ -64,7 +71,7 @@ pub fn run(arguments: &RunArguments) -> Result<Run> {
     sleep(HEALING);
     driver.stop_workers()?;
     driver.write_down_what_is_left()?;
-    Ok(Run { records: load(&folder)?, folder, seed })
+    Ok(Run { records: load(&folder)?, folder, seed, fair: capability.fair })
 }
 
 struct Driver<'a> {

@@ -41,7 +41,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn word(self) -> &'static str {
+    /// What it is called in a history.
+    pub fn word(self) -> &'static str {
         match self {
             Fault::Kill => "kill",
             Fault::Pause => "pause",

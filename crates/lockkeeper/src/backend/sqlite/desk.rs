@@ -253,6 +253,7 @@ impl Desk {
 
     fn fail_all(&self, error: &Error) {
         let jobs = std::mem::take(&mut *lock(&self.queue));
+        self.alone.store(0, Ordering::Relaxed);
         jobs.into_iter().for_each(|job| job.finish(Err(again(error))));
     }
 
@@ -267,9 +268,9 @@ impl Desk {
         // to: it would grow for ever. It waits a moment for them; if in vain, there is a next time.
         let done = connection
             .busy_timeout(CHECKPOINT_LIMIT)
-            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())))
-            .and_then(|()| connection.busy_timeout(Duration::ZERO));
-        if let Err(error) = done {
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())));
+        // Whatever came of it: a caller on an async thread must not wait inside SQLite.
+        if let Err(error) = connection.busy_timeout(Duration::ZERO).and(done) {
             tracing::debug!(%error, "checkpoint not made");
         }
         self.pages.store(0, Ordering::Relaxed);
