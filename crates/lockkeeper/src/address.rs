@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// `scheme:[//[user[:password]@]hosts]path[?key=value&…]`, taken apart.
 ///
@@ -58,6 +59,85 @@ impl Address {
         };
         let scheme = &self.scheme;
         Err(Error::new(ErrorKind::Config, format!("{scheme}: has no option {unknown:?}: {known}")))
+    }
+}
+
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores on a network have these"))]
+impl Address {
+    /// The user and the password.
+    pub(crate) fn credentials(&self) -> Result<(Option<String>, Option<String>)> {
+        let authority = self.authority.as_deref().unwrap_or_default();
+        let Some((credentials, _)) = authority.rsplit_once('@') else { return Ok((None, None)) };
+        let (user, password) = match credentials.split_once(':') {
+            Some((user, password)) => (user, Some(decode(password)?)),
+            None => (credentials, None),
+        };
+        Ok((Some(decode(user)?).filter(|user| !user.is_empty()), password))
+    }
+
+    /// The hosts and their ports, in the order given.
+    pub(crate) fn hosts(&self, default_port: u16) -> Result<Vec<(String, u16)>> {
+        let bad = |host: &str| {
+            let scheme = &self.scheme;
+            Error::new(
+                ErrorKind::Config,
+                format!("{host:?} is no host and port: write {scheme}://host:{default_port}"),
+            )
+        };
+        let authority = self.authority.as_deref().unwrap_or_default();
+        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+        let parse = |text: &str| {
+            let (host, port) = match text.strip_prefix('[') {
+                Some(rest) => {
+                    let (host, rest) = rest.split_once(']').ok_or_else(|| bad(text))?;
+                    let port = rest.strip_prefix(':');
+                    (host, port.or((!rest.is_empty()).then_some(rest)))
+                }
+                None => match text.split_once(':') {
+                    Some((host, port)) => (host, Some(port)),
+                    None => (text, None),
+                },
+            };
+            let port = port.map_or(Ok(default_port), |port| port.parse().map_err(|_| bad(text)))?;
+            match host {
+                "" => Err(bad(text)),
+                host => Ok((decode(host)?, port)),
+            }
+        };
+        hosts.split(',').map(parse).collect()
+    }
+
+    /// An option that is `true` or `false`.
+    pub(crate) fn flag(&self, option: &str) -> Result<bool> {
+        match self.options.get(option).map(String::as_str) {
+            None | Some("false") => Ok(false),
+            Some("true" | "") => Ok(true),
+            Some(_) => Err(Error::new(
+                ErrorKind::Config,
+                format!("the option {option} is true or false"),
+            )),
+        }
+    }
+
+    /// An option that is a time: `500ms`, `2s`, `1m`.
+    pub(crate) fn span(&self, option: &str) -> Result<Option<Duration>> {
+        let Some(text) = self.options.get(option) else { return Ok(None) };
+        let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit);
+        let millis = match unit {
+            "ms" => Some(1),
+            "s" => Some(1000),
+            "m" => Some(60_000),
+            _ => None,
+        };
+        let span = number.parse::<u64>().ok().zip(millis).and_then(|(n, unit)| n.checked_mul(unit));
+        match span {
+            Some(1..) => Ok(span.map(Duration::from_millis)),
+            _ => Err(Error::new(
+                ErrorKind::Config,
+                format!("the option {option} is a time such as 500ms, 2s or 1m"),
+            )),
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             }
             Ok(Arc::new(memory::Memory::new()))
         }
+        #[cfg(feature = "redis")]
+        "redis" => crate::backend::redis::open(&address).await,
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             // Opening waits for a file that another process is just making.
@@ -123,6 +125,15 @@ pub fn recipes() -> Vec<Recipe> {
             compiled: true,
         },
         Recipe {
+            scheme: "redis",
+            name: "queue",
+            example: "redis://127.0.0.1",
+            about: "a fair queue in Redis or Valkey",
+            capability: REDIS_QUEUE,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
             scheme: "sqlite",
             name: "table",
             example: "sqlite:locks.db",
@@ -138,6 +149,10 @@ pub fn recipes() -> Vec<Recipe> {
 /// What `sqlite:` promises.
 pub(crate) const SQLITE: Capability =
     Capability { reach: crate::backend::Reach::Machine, durable: true, ..memory::CAPABILITY };
+
+/// What `redis://` promises with its default recipe.
+pub(crate) const REDIS_QUEUE: Capability =
+    Capability { reach: crate::backend::Reach::Network, durable: true, ..memory::CAPABILITY };
 
 #[cfg(test)]
 mod tests {

@@ -86,12 +86,13 @@ impl Hold {
         grant: Grant,
         bounds: Bounds,
     ) -> Result<Arc<Self>, Box<dyn Lease>> {
-        let deadline = grant.sent + validity(claim.ttl);
+        let valid_for = grant.valid_for.min(claim.ttl);
+        let deadline = grant.sent + validity(valid_for);
         let now = Moment::now();
         if now >= deadline {
             return Err(grant.lease);
         }
-        let renew_at = renewal_after(grant.sent, &claim);
+        let renew_at = renewal_after(grant.sent, valid_for, &claim);
         let state = State {
             phase: Phase::Held,
             deadline,
@@ -294,7 +295,7 @@ impl Hold {
             // is now, declares the claim lost whatever the store said.
             Ok(Standing::Held) if now < state.deadline => {
                 state.deadline = sent + validity(self.claim.ttl);
-                state.renew_at = renewal_after(sent, &self.claim);
+                state.renew_at = renewal_after(sent, self.claim.ttl, &self.claim);
                 self.schedule(&mut state);
                 drop(state);
                 self.core.events.emit(&self.claim, self.token, What::Renewed);
@@ -490,10 +491,10 @@ impl Drop for Renewal {
     }
 }
 
-/// A third of the ttl after `sent`, less up to a tenth of that so that claims made together are
-/// not all renewed together.
-fn renewal_after(sent: Moment, claim: &Claim) -> Moment {
-    let third = claim.ttl / 3;
+/// A third of what the claim is valid for after `sent`, less up to a tenth of that so that claims
+/// made together are not all renewed together.
+fn renewal_after(sent: Moment, valid_for: Duration, claim: &Claim) -> Moment {
+    let third = valid_for / 3;
     sent + (third - third / 640 * claim.id.spread(64))
 }
 

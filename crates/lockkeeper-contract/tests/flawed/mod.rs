@@ -78,7 +78,8 @@ impl Flawed {
     fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Option<Grant> {
         let (table, changed) = (self.table.clone(), self.changed.clone());
         let lease = FlawedLease { flaw: self.flaw, table, changed, claim: claim.clone() };
-        Some(Grant { lease: Box::new(lease), token: Some(token), sent })
+        let valid_for = claim.ttl;
+        Some(Grant { lease: Box::new(lease), token: Some(token), sent, valid_for })
     }
 }
 

@@ -78,7 +78,7 @@ impl Memory {
     fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Grant {
         let (table, sooner) = (self.table.clone(), self.sooner.clone());
         let lease = MemoryLease { table, sooner, claim: claim.clone() };
-        Grant { lease: Box::new(lease), token: Some(token), sent }
+        Grant { lease: Box::new(lease), token: Some(token), sent, valid_for: claim.ttl }
     }
 }
 

@@ -5,6 +5,8 @@
 //! written once, in the core, and come for free.
 
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -56,6 +58,10 @@ pub struct Grant {
     /// A moment not later than the sending of the request that won. Validity counts from here,
     /// because the store may have started its clock at any time since.
     pub sent: Moment,
+    /// How long the store keeps the claim from `sent` on unless it is renewed: the claim's ttl,
+    /// or less where a name was handed to a waiter that has not confirmed it yet. The first
+    /// renewal comes in time for it.
+    pub valid_for: Duration,
 }
 
 /// One claim, held.

@@ -92,7 +92,7 @@ impl Sqlite {
             ticket: turn.ticket,
             ttl: claim.ttl,
         };
-        Grant { lease: Box::new(lease), token, sent }
+        Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl }
     }
 
     /// One turn in the queue: `Err` with the reason to ask again.

@@ -1,0 +1,75 @@
+//! From a lock's name to Redis keys.
+
+use crate::backend::Name;
+use crate::error::Result;
+
+/// What our keys and channels begin with unless the URL says otherwise.
+pub(super) const PREFIX: &str = "lockkeeper:";
+
+/// The keys of one name: the lock itself, those who wait, and who of them was alive when.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    pub(super) lock: String,
+    pub(super) queue: String,
+    pub(super) desk: String,
+}
+
+impl Keys {
+    /// `lockkeeper:{name}`, and the same with `:queue` and `:desk` behind it.
+    ///
+    /// What is in braces decides which node of a cluster has the key, so all three meet on one.
+    /// Braces in the name are written out: `{}` would be an empty tag, and `a}b` two names.
+    pub(super) fn new(prefix: &str, name: &Name) -> Self {
+        let mut lock = String::with_capacity(prefix.len() + name.as_str().len() + 2);
+        lock.push_str(prefix);
+        lock.push('{');
+        for c in name.as_str().chars() {
+            match c {
+                '%' => lock.push_str("%25"),
+                '{' => lock.push_str("%7B"),
+                '}' => lock.push_str("%7D"),
+                c => lock.push(c),
+            }
+        }
+        lock.push('}');
+        let (queue, desk) = (format!("{lock}:queue"), format!("{lock}:desk"));
+        Self { lock, queue, desk }
+    }
+
+    pub(super) fn all(&self) -> [&str; 3] {
+        [&self.lock, &self.queue, &self.desk]
+    }
+
+    /// The name that a key belongs to, whichever of the three it is.
+    pub(super) fn name_of(prefix: &str, key: &str) -> Option<Result<Name>> {
+        let (name, _) = key.strip_prefix(prefix)?.strip_prefix('{')?.rsplit_once('}')?;
+        let plain = name.replace("%7D", "}").replace("%7B", "{").replace("%25", "%");
+        Some(Name::new(&plain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let keys = Keys::new(PREFIX, &Name::new("orders/42").unwrap());
+        assert_eq!(keys.lock, "lockkeeper:{orders/42}");
+        assert_eq!(keys.queue, "lockkeeper:{orders/42}:queue");
+        assert_eq!(keys.desk, "lockkeeper:{orders/42}:desk");
+        let braces = Keys::new("x:", &Name::new("}a{%").unwrap());
+        assert_eq!(braces.lock, "x:{%7Da%7B%25}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_comes_back_from_each_of_its_keys(name in "[^\\p{C}]{1,40}|[%{}27BD5]{1,12}") {
+            let name = Name::new(&name).unwrap();
+            for key in Keys::new(PREFIX, &name).all() {
+                prop_assert_eq!(Keys::name_of(PREFIX, key).unwrap().unwrap(), name.clone());
+            }
+        }
+    }
+}

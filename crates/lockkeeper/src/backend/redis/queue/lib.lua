@@ -1,0 +1,175 @@
+-- The queue of one name. KEYS: the lock, the queue, the desk.
+--
+-- The lock is a string whose first letter says how things are:
+--   F<token>   free, and what the last token was
+--   G<token>   free, while some wait (only where newcomers may go first)
+--   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
+--   M<token>   held by several claims, which are in the desk
+-- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each; the id 0 is
+-- nobody's: released, but to stay for its shortest time. The key's own expiry is the claim's.
+-- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
+-- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken.
+local LIFE = 2000
+local KEPT = 60000
+local CHANNEL = '@PREFIX@keeper:'
+
+local clock = redis.call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+
+local function digits(number) return string.format('%.0f', number) end
+
+local function read(record)
+  local at, to, id, token, since, keeper, mode, ttl, owner =
+    string.find(record, '^(%x+)\n(%d+)\n(%d+)\n(%x+)\n(%w+)\n(%d+)\n([^\n]*)\n')
+  if not at then error('FOREIGN', 0) end
+  return { id = id, token = tonumber(token), since = tonumber(since), keeper = keeper,
+    mode = mode, ttl = tonumber(ttl), owner = owner, rest = string.sub(record, to + 1) }
+end
+
+local function written(claim)
+  return table.concat({ claim.id, digits(claim.token), digits(claim.since), claim.keeper,
+    claim.mode, digits(claim.ttl), claim.owner, claim.rest }, '\n')
+end
+
+local holders, last, form, was_several = {}, 0, '', false
+
+local function load()
+  local value = redis.call('GET', KEYS[1])
+  if not value then return end
+  form = string.sub(value, 1, 1)
+  local rest = string.sub(value, 2)
+  if form == 'X' or form == 'Y' then
+    local holder = read(rest)
+    holder.expires = now + redis.call('PTTL', KEYS[1])
+    holders[1] = holder
+    last = holder.token
+  elseif (form == 'F' or form == 'G' or form == 'M') and tonumber(rest) then
+    last = tonumber(rest)
+    if form == 'M' then
+      was_several = true
+      local fields = redis.call('HGETALL', KEYS[3])
+      for i = 1, #fields, 2 do
+        if string.sub(fields[i], 1, 1) == 'h' then
+          local to = string.find(fields[i + 1], '\n', 1, true)
+          local holder = read(string.sub(fields[i + 1], to + 1))
+          holder.expires = tonumber(string.sub(fields[i + 1], 1, to - 1))
+          holder.field = fields[i]
+          holders[#holders + 1] = holder
+        end
+      end
+      table.sort(holders, function(one, other)
+        if one.token ~= other.token then return one.token < other.token end
+        return one.since < other.since
+      end)
+    end
+  else
+    error('FOREIGN', 0)
+  end
+end
+
+-- Takes out the holders that `gone` picks.
+local function drop(gone)
+  local kept = {}
+  for _, holder in ipairs(holders) do
+    if gone(holder) then
+      if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
+    else
+      kept[#kept + 1] = holder
+    end
+  end
+  holders = kept
+end
+
+local function fits(mode)
+  if mode == 'x' then return #holders == 0 end
+  local limit, tokens, places = tonumber(string.sub(mode, 2)), {}, 0
+  for _, holder in ipairs(holders) do
+    if string.sub(holder.mode, 1, 1) ~= string.sub(mode, 1, 1) then return false end
+    if limit then
+      limit = math.min(limit, tonumber(string.sub(holder.mode, 2)))
+      if not tokens[holder.token] then
+        tokens[holder.token] = true
+        places = places + 1
+      end
+    end
+  end
+  return not limit or places < limit
+end
+
+-- Above every token given before, by the counter; and by the clock, should the counter be lost.
+local function next_token()
+  last = math.max(last + 1, math.floor(micros * 1.024))
+  return last
+end
+
+local function alive_until(keeper)
+  return tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
+end
+
+-- Grants to those at the head that fit, and tells each its token. What they get first lasts only
+-- as long as their keeper's last sign of life: the dead of one keeper cost that time once.
+local function advance()
+  drop(function(holder) return holder.expires <= now end)
+  while true do
+    local head = redis.call('LINDEX', KEYS[2], 0)
+    if not head then return end
+    local claim = read(head)
+    local alive = alive_until(claim.keeper)
+    if alive <= now then
+      redis.call('LPOP', KEYS[2])
+      redis.call('HDEL', KEYS[3], 'a' .. claim.keeper)
+    elseif fits(claim.mode) then
+      redis.call('LPOP', KEYS[2])
+      claim.token, claim.since, claim.fresh = next_token(), now, true
+      claim.expires = math.min(now + claim.ttl, alive)
+      holders[#holders + 1] = claim
+      redis.call('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+    else
+      return
+    end
+  end
+end
+
+local function extend(key, span)
+  if redis.call('PTTL', key) < span then redis.call('PEXPIRE', key, digits(span)) end
+end
+
+local function keep_waiting(keeper)
+  -- The list first: at maxmemory Redis lets a script go on once it has written.
+  redis.call('PEXPIRE', KEYS[2], KEPT)
+  redis.call('HSET', KEYS[3], 'a' .. keeper, digits(now + LIFE))
+  extend(KEYS[3], KEPT)
+end
+
+local function store()
+  local first = holders[1]
+  if #holders == 1 and first.mode == 'x' then
+    if first.field then redis.call('HDEL', KEYS[3], first.field) end
+    local letter = redis.call('LLEN', KEYS[2]) > 0 and 'Y' or 'X'
+    redis.call('SET', KEYS[1], letter .. written(first), 'PX', digits(first.expires - now))
+  elseif first then
+    local longest = 0
+    for _, holder in ipairs(holders) do
+      longest = math.max(longest, holder.expires - now)
+      if not holder.field or holder.fresh then
+        redis.call('HSET', KEYS[3], 'h' .. holder.id, digits(holder.expires) .. '\n' .. written(holder))
+      end
+    end
+    redis.call('SET', KEYS[1], 'M' .. digits(last), 'PX', digits(longest))
+    extend(KEYS[3], longest)
+  else
+    local letter = redis.call('EXISTS', KEYS[2]) == 1 and 'G' or 'F'
+    -- Full memory keeps no one from releasing; the token then depends on the clock alone.
+    local kept = redis.pcall('SET', KEYS[1], letter .. digits(last), 'PX', KEPT)
+    if kept.err then redis.call('DEL', KEYS[1]) end
+  end
+end
+
+local function until_next()
+  local soonest = LIFE
+  for _, holder in ipairs(holders) do soonest = math.min(soonest, holder.expires - now) end
+  return soonest
+end
+
+local function stamp() return math.max(last, math.floor(micros * 1.024)) end

@@ -1,0 +1,209 @@
+//! `recipe=queue`: an ordered queue of claims, those at its head hold the name.
+
+mod record;
+mod scripts;
+mod view;
+mod wait;
+
+use super::key::Keys;
+use super::link::Link;
+use super::listener::Listener;
+use super::roll::Roll;
+use super::vigil::Vigil;
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
+    Moment, Name, Patience, Standing,
+};
+use crate::error::{Error, ErrorKind, Result};
+use async_trait::async_trait;
+use redis::Value;
+use scripts::{Asked, Scripts};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// The queue in Redis; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct Queue {
+    shared: Arc<Shared>,
+}
+
+/// What a backend and its leases share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    link: Link,
+    listener: Listener,
+    roll: Arc<Roll>,
+    scripts: Scripts,
+    prefix: String,
+    /// This keeper's own name in the store: its waiters live and die with it.
+    keeper: String,
+    barging: bool,
+    vigils: Mutex<HashMap<Name, Weak<Vigil>>>,
+    url: String,
+}
+
+/// How a queue is to be.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) prefix: String,
+    pub(super) keeper: String,
+    pub(super) barging: bool,
+    pub(super) url: String,
+}
+
+impl Queue {
+    pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
+        let Settings { prefix, keeper, barging, url } = settings;
+        let roll = Arc::new(Roll::default());
+        let channel = format!("{prefix}keeper:{keeper}");
+        let listener = Listener::new(link.route.clone(), channel, roll.clone());
+        listener.ensure().await?;
+        let scripts = Scripts::new(&prefix);
+        let vigils = Mutex::default();
+        let shared =
+            Shared { link, listener, roll, scripts, prefix, keeper, barging, vigils, url };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    fn grant(&self, claim: &Claim, token: u64, sent: Moment, valid_for: Duration) -> Grant {
+        let lease = QueueLease {
+            shared: self.shared.clone(),
+            keys: Keys::new(&self.shared.prefix, &claim.name),
+            id: claim.id.to_string(),
+            ttl: claim.ttl,
+        };
+        Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
+    }
+}
+
+#[async_trait]
+impl Backend for Queue {
+    fn capability(&self) -> Capability {
+        Capability { fair: !self.shared.barging, ..crate::connect::REDIS_QUEUE }
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        if !patience.is_over() {
+            return self.wait(claim, patience).await;
+        }
+        let sent = Moment::now();
+        match self.shared.ask(claim, false, false).await? {
+            Asked::Granted(token) => Ok(Some(self.grant(claim, token, sent, claim.ttl))),
+            Asked::Uncovered(mode) => Err(mode.upgrade_refused(&claim.name, claim.mode)),
+            Asked::Busy | Asked::Queued { .. } => Ok(None),
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let keys = Keys::new(&self.shared.prefix, &claim.name);
+        self.shared.release(&keys, &claim.id.to_string(), Duration::ZERO, true).await
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.url)
+    }
+}
+
+#[derive(Debug)]
+struct QueueLease {
+    shared: Arc<Shared>,
+    keys: Keys,
+    id: String,
+    ttl: Duration,
+}
+
+#[async_trait]
+impl Lease for QueueLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
+        if !self.shared.listener.is_listening() {
+            // So that we hear of a broken lock at once, not at the next renewal.
+            let _ = self.shared.listener.ensure().await;
+        }
+        Ok(standing)
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.shared.roll.unwatch(&self.id);
+        self.shared.release(&self.keys, &self.id, linger, false).await
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.shared.roll.watch(&self.id, alarm);
+    }
+}
+
+impl Drop for QueueLease {
+    fn drop(&mut self) {
+        // A detached claim has no one left to alarm.
+        self.shared.roll.unwatch(&self.id);
+    }
+}
+
+#[async_trait]
+impl Inspector for Queue {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        view::list(&self.shared, prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        view::show(&self.shared, name).await
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        let keys = Keys::new(&self.shared.prefix, name);
+        let token = token.to_string();
+        let arguments = [token.as_bytes(), reason.as_bytes()];
+        let script = &self.shared.scripts.break_hold;
+        match self.shared.link.call(script, &keys.all(), &arguments).await? {
+            Value::Int(broken) => Ok(broken > 0),
+            other => Err(strange(&other)),
+        }
+    }
+}
+
+impl Shared {
+    async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
+        let ttl = ttl.as_millis().to_string();
+        let arguments = [id.as_bytes(), ttl.as_bytes()];
+        match self.link.call(&self.scripts.renew, &keys.all(), &arguments).await? {
+            Value::Int(1) => Ok(Standing::Held),
+            Value::Array(words) => Ok(Standing::Lost(match &words[..] {
+                [_, Value::BulkString(reason)] => {
+                    LossReason::Broken { reason: String::from_utf8_lossy(reason).into_owned() }
+                }
+                _ => LossReason::Gone,
+            })),
+            other => Err(strange(&other)),
+        }
+    }
+
+    async fn release(
+        &self,
+        keys: &Keys,
+        id: &str,
+        linger: Duration,
+        may_be_queued: bool,
+    ) -> Result<()> {
+        let linger = linger.as_millis().to_string();
+        let arguments =
+            [id.as_bytes(), linger.as_bytes(), flag(may_be_queued), flag(self.barging)];
+        self.link.call(&self.scripts.release, &keys.all(), &arguments).await.map(|_| ())
+    }
+}
+
+fn flag(set: bool) -> &'static [u8] {
+    if set { b"1" } else { b"0" }
+}
+
+fn strange(value: &Value) -> Error {
+    Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {value:?}"))
+}

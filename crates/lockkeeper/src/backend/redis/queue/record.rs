@@ -1,0 +1,62 @@
+//! A claim as it is written in the store.
+
+use super::scripts::mode_of;
+use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};
+use std::time::Duration;
+
+/// `id, token, since, keeper, mode, ttl, owner, whom, note`, a line each.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    token: Option<FencingToken>,
+    since: u64,
+    mode: Mode,
+    owner: Owner,
+    whom: &'a str,
+    note: &'a str,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let mut lines = text.splitn(9, '\n');
+        let (id, token, since) = (lines.next()?, lines.next()?, lines.next()?);
+        let (_keeper, mode, _ttl) = (lines.next()?, lines.next()?, lines.next()?);
+        let owner = lines.next()?;
+        // What was released but stays for its shortest time has no owner.
+        let owner = if id == "0" { "-" } else { owner };
+        Some(Self {
+            token: FencingToken::new(token.parse().ok()?),
+            since: since.parse().ok()?,
+            mode: mode_of(mode)?,
+            owner: Owner::from_id(owner.to_owned()),
+            whom: lines.next()?,
+            note: lines.next()?,
+        })
+    }
+
+    pub(super) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    pub(super) fn holder(&self, now: u64, expires_in: Duration) -> HolderView {
+        HolderView {
+            owner: self.owner.clone(),
+            whom: self.whom.to_owned(),
+            note: self.note.to_owned(),
+            mode: self.mode,
+            token: self.token,
+            count: 1,
+            held_for: Duration::from_millis(now.saturating_sub(self.since)),
+            expires_in,
+        }
+    }
+
+    pub(super) fn waiter(&self, now: u64) -> WaiterView {
+        WaiterView {
+            owner: self.owner.clone(),
+            whom: self.whom.to_owned(),
+            note: self.note.to_owned(),
+            mode: self.mode,
+            waiting_for: Duration::from_millis(now.saturating_sub(self.since)),
+        }
+    }
+}

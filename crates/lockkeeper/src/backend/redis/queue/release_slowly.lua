@@ -1,0 +1,32 @@
+local id, linger, queued, barging = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4] == '1'
+load()
+local found = 0
+for _, holder in ipairs(holders) do
+  if holder.id == id and holder.expires > now then
+    found = 1
+    if linger > 0 then
+      if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
+      -- Nobody's from now on, under a name of its own among several.
+      holder.id, holder.field, holder.owner = '0', nil, ''
+      holder.expires, holder.fresh = now + linger, true
+    end
+  end
+end
+if linger == 0 then drop(function(holder) return holder.id == id end) end
+if queued then
+  for _, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if string.sub(record, 1, #id) == id then redis.call('LREM', KEYS[2], 1, record) end
+  end
+end
+if found == 0 and not queued then return 0 end
+if barging and #holders == 0 then
+  local head = redis.call('LINDEX', KEYS[2], 0)
+  if head then
+    local claim = read(head)
+    redis.call('PUBLISH', CHANNEL .. claim.keeper, 'try ' .. claim.id)
+  end
+else
+  advance()
+end
+store()
+return found

@@ -1,0 +1,27 @@
+-- ARGV: id, ttl. Returns 1 if it is held, else why not.
+local value = redis.call('GET', KEYS[1])
+local letter = value and string.byte(value)
+if (letter == 88 or letter == 89) and string.sub(value, 2, #ARGV[1] + 2) == ARGV[1] .. '\n' then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+if letter == 77 then
+  local held = redis.call('HGET', KEYS[3], 'h' .. ARGV[1])
+  if held then
+    local clock = redis.call('TIME')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    local to = string.find(held, '\n', 1, true)
+    if tonumber(string.sub(held, 1, to - 1)) > now then
+      local ttl = tonumber(ARGV[2])
+      -- The expiries first: at maxmemory Redis lets a script go on once it has written.
+      for _, key in ipairs({ KEYS[1], KEYS[3] }) do
+        redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), ttl))
+      end
+      redis.call('HSET', KEYS[3], 'h' .. ARGV[1], string.format('%.0f', now + ttl) .. string.sub(held, to))
+      return 1
+    end
+  end
+end
+local broken = redis.call('HGET', KEYS[3], 'b' .. ARGV[1])
+if broken then return { 'broken', string.sub(broken, string.find(broken, '\n', 1, true) + 1) } end
+return { 'gone' }

@@ -1,0 +1,196 @@
+//! What can be asked of the queue, each in one script.
+
+use super::{Shared, flag, strange};
+use crate::backend::redis::key::Keys;
+use crate::backend::redis::script::Script;
+use crate::backend::{Claim, Mode, Moment};
+use crate::error::Result;
+use redis::Value;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) ask: Script,
+    pub(super) release: Script,
+    pub(super) renew: Script,
+    pub(super) leave: Script,
+    pub(super) beat: Script,
+    pub(super) break_hold: Script,
+    pub(super) show: Script,
+}
+
+impl Scripts {
+    pub(super) fn new(prefix: &str) -> Self {
+        // As a Lua literal: the prefix comes from the URL.
+        let prefix = prefix.replace('\\', "\\\\").replace('\'', "\\'");
+        let library = include_str!("lib.lua").replace("@PREFIX@", &prefix);
+        // The common cases first: they return before the rest is even set up.
+        let quick = |quick: &str, slow: &str| Script::new(format!("{quick}{library}{slow}"));
+        let plain = |body: &str| Script::new(format!("{library}{body}"));
+        Self {
+            ask: quick(include_str!("ask.lua"), include_str!("ask_slowly.lua")),
+            release: quick(include_str!("release.lua"), include_str!("release_slowly.lua")),
+            renew: Script::new(include_str!("renew.lua")),
+            leave: plain(include_str!("leave.lua")),
+            beat: plain(include_str!("beat.lua")),
+            break_hold: plain(include_str!("break.lua")),
+            show: plain(include_str!("show.lua")),
+        }
+    }
+}
+
+/// What became of asking for a name.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Granted(u64),
+    Busy,
+    Queued {
+        place: usize,
+        /// Until someone ahead may be over.
+        next: Duration,
+        /// Below every token granted from now on.
+        stamp: u64,
+    },
+    /// The owner holds the name in this mode, which does not cover what it asks for.
+    Uncovered(Mode),
+}
+
+/// What became of leaving the queue.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// It was number so many; 0 if it was not there.
+    From(usize),
+    /// It had been granted meanwhile.
+    Granted(u64),
+}
+
+/// What a sign of life found.
+#[derive(Debug)]
+pub(super) struct Beat {
+    /// Whether the one before was recent enough.
+    pub(super) was_alive: bool,
+    pub(super) next: Duration,
+    pub(super) stamp: u64,
+    /// The claims of this keeper that hold the name.
+    pub(super) held: Vec<(String, u64, Duration)>,
+}
+
+impl Shared {
+    pub(super) async fn ask(&self, claim: &Claim, may_queue: bool, again: bool) -> Result<Asked> {
+        let keys = Keys::new(&self.prefix, &claim.name);
+        let (id, mode) = (claim.id.to_string(), code_of(claim.mode));
+        let ttl = claim.ttl.as_millis().to_string();
+        let words = format!("{}\n{}", one_line(&claim.whom), claim.note);
+        let arguments = [
+            id.as_bytes(),
+            mode.as_bytes(),
+            ttl.as_bytes(),
+            claim.owner.id().as_bytes(),
+            self.keeper.as_bytes(),
+            words.as_bytes(),
+            flag(may_queue),
+            flag(again),
+            flag(self.barging),
+        ];
+        let answer = self.link.call(&self.scripts.ask, &keys.all(), &arguments).await?;
+        let asked = match &answer {
+            Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
+            Value::Array(words) => match (&words[..], words.first().and_then(text)) {
+                (_, Some("busy")) => Some(Asked::Busy),
+                ([_, mode], Some("uncovered")) => {
+                    text(mode).and_then(mode_of).map(Asked::Uncovered)
+                }
+                ([_, place, next, stamp], Some("queued")) => queued(place, next, stamp),
+                _ => None,
+            },
+            _ => None,
+        };
+        asked.ok_or_else(|| strange(&answer))
+    }
+
+    pub(super) async fn leave(&self, keys: &Keys, id: &str) -> Result<Left> {
+        let answer = self.link.call(&self.scripts.leave, &keys.all(), &[id.as_bytes()]).await?;
+        let left = match &answer {
+            Value::Int(token) => u64::try_from(*token).ok().map(Left::Granted),
+            Value::Array(words) => {
+                words.get(1).and_then(number).and_then(|p| usize::try_from(p).ok()).map(Left::From)
+            }
+            _ => None,
+        };
+        left.ok_or_else(|| strange(&answer))
+    }
+
+    pub(super) async fn beat(&self, keys: &Keys) -> Result<Beat> {
+        let arguments = [self.keeper.as_bytes()];
+        let answer = self.link.call(&self.scripts.beat, &keys.all(), &arguments).await?;
+        let Value::Array(words) = &answer else { return Err(strange(&answer)) };
+        let [alive, next, stamp, held @ ..] = &words[..] else { return Err(strange(&answer)) };
+        let parsed = || {
+            let held = held.chunks_exact(3).map(|held| {
+                Some((text(&held[0])?.to_owned(), number(&held[1])?, span(&held[2])?))
+            });
+            Some(Beat {
+                was_alive: number(alive)? == 1,
+                next: span(next)?,
+                stamp: number(stamp)?,
+                held: held.collect::<Option<_>>()?,
+            })
+        };
+        parsed().ok_or_else(|| strange(&answer))
+    }
+}
+
+fn queued(place: &Value, next: &Value, stamp: &Value) -> Option<Asked> {
+    let place = usize::try_from(number(place)?).ok()?;
+    Some(Asked::Queued { place, next: span(next)?, stamp: number(stamp)? })
+}
+
+/// How a mode is written in the store.
+pub(super) fn code_of(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive => "x".to_owned(),
+        Mode::Shared => "s".to_owned(),
+        Mode::Permit { of } => format!("p{of}"),
+    }
+}
+
+pub(super) fn mode_of(code: &str) -> Option<Mode> {
+    match code.split_at_checked(1)? {
+        ("x", "") => Some(Mode::Exclusive),
+        ("s", "") => Some(Mode::Shared),
+        ("p", of) => Some(Mode::Permit { of: of.parse().ok()? }),
+        _ => None,
+    }
+}
+
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+/// Milliseconds; what is over already is none.
+pub(super) fn span(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Int(millis) => Some(Duration::from_millis(u64::try_from(*millis).unwrap_or(0))),
+        _ => None,
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// Unused outside tests of time; keeps the meaning of `sent` in one place.
+pub(super) fn left_of(sent: Moment, valid_for: Duration) -> Duration {
+    (sent + valid_for).remaining()
+}

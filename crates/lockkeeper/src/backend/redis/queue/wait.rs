@@ -1,0 +1,188 @@
+//! Waiting in the queue.
+
+use super::scripts::{Asked, Left, left_of};
+use super::{Queue, Shared};
+use crate::backend::redis::key::Keys;
+use crate::backend::redis::roll::{Called, Seen, lock};
+use crate::backend::redis::vigil::Vigil;
+use crate::backend::{Claim, Grant, Moment, Patience, Standing};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a waiter counts as alive after a sign of life of its keeper; `LIFE` in the scripts.
+/// The most that a dead waiter costs the one behind it.
+const LIFE: Duration = Duration::from_secs(2);
+/// A sign of life is given this often.
+const BEAT: Duration = Duration::from_millis(600);
+/// A claim asks for itself this often, should everything else have failed it.
+const RECHECK: Duration = Duration::from_secs(10);
+/// How long Redis may be away before those who wait are told.
+const FORBEARANCE: Duration = Duration::from_secs(10);
+
+impl Queue {
+    /// Asks, and waits for its turn if it must.
+    pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let shared = &*self.shared;
+        shared.listener.ensure().await?;
+        let id = claim.id.to_string();
+        let vigil = shared.vigil(claim);
+        let mut again = false;
+        loop {
+            let sent = Moment::now();
+            let first = (!again).then_some(Seen { sent, stamp: 0 });
+            let _forget = Forget { shared, id: &id };
+            let called = shared.roll.expect(&id, &vigil, first);
+            match shared.ask(claim, true, again).await? {
+                Asked::Granted(token) => {
+                    return Ok(Some(self.grant(claim, token, sent, claim.ttl)));
+                }
+                Asked::Busy => return Ok(None),
+                Asked::Uncovered(mode) => {
+                    return Err(mode.upgrade_refused(&claim.name, claim.mode));
+                }
+                Asked::Queued { place, next, stamp } => {
+                    shared.roll.seen_waiting(&id, Seen { sent, stamp });
+                    patience.queued(place);
+                    vigil.due_within(next.min(BEAT));
+                }
+            }
+            match self.turn(claim, patience, &vigil, called).await? {
+                Turn::Granted(grant) => return Ok(Some(grant)),
+                Turn::Over => return Ok(None),
+                Turn::AskAgain => again = true,
+            }
+        }
+    }
+
+    async fn turn(
+        &self,
+        claim: &Claim,
+        patience: &Patience,
+        vigil: &Arc<Vigil>,
+        called: oneshot::Receiver<Called>,
+    ) -> Result<Turn> {
+        let keys = Keys::new(&self.shared.prefix, &claim.name);
+        tokio::select! {
+            biased;
+            called = called => self.granted(claim, &keys, called).await,
+            () = patience.over() => {
+                let sent = Moment::now();
+                match self.shared.leave(&keys, &claim.id.to_string()).await? {
+                    Left::Granted(token) => {
+                        Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl)))
+                    }
+                    Left::From(place) => {
+                        if place > 0 {
+                            patience.queued(place);
+                        }
+                        Ok(Turn::Over)
+                    }
+                }
+            }
+            error = self.shared.keep_watch(vigil, &keys) => Err(error),
+            () = (Moment::now() + RECHECK).reached() => Ok(Turn::AskAgain),
+        }
+    }
+
+    /// Makes sure that what we were told is so, where too much time has passed to be certain.
+    async fn granted(
+        &self,
+        claim: &Claim,
+        keys: &Keys,
+        called: Result<Called, oneshot::error::RecvError>,
+    ) -> Result<Turn> {
+        let (token, sent, valid_for) = match called {
+            Ok(Called::Granted { token, seen }) => (token, seen, claim.ttl.min(LIFE)),
+            Ok(Called::Found { token, sent, left }) => (token, sent, claim.ttl.min(left)),
+            Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
+        };
+        if left_of(sent, valid_for) > claim.ttl.min(LIFE) / 2 {
+            return Ok(Turn::Granted(self.grant(claim, token, sent, valid_for)));
+        }
+        let sent = Moment::now();
+        match self.shared.renew(keys, &claim.id.to_string(), claim.ttl).await? {
+            Standing::Held => Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl))),
+            Standing::Lost(_) => Ok(Turn::AskAgain),
+        }
+    }
+}
+
+enum Turn {
+    Granted(Grant),
+    Over,
+    AskAgain,
+}
+
+impl Shared {
+    /// The vigil of the claim's name, shared with those of this keeper who wait for it too.
+    fn vigil(&self, claim: &Claim) -> Arc<Vigil> {
+        let mut vigils = lock(&self.vigils);
+        if let Some(vigil) = vigils.get(&claim.name).and_then(std::sync::Weak::upgrade) {
+            return vigil;
+        }
+        if vigils.len() == vigils.capacity() {
+            vigils.retain(|_, vigil| vigil.strong_count() > 0);
+        }
+        let vigil = Arc::new(Vigil::new(BEAT));
+        vigils.insert(claim.name.clone(), Arc::downgrade(&vigil));
+        vigil
+    }
+
+    /// Waits for the watch, and keeps it: shows that this keeper's waiters live, and finds out
+    /// what messages may have missed. Ends only when Redis has been away for too long.
+    async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
+        let _watch = vigil.watch.lock().await;
+        let mut last_check = Moment::now();
+        loop {
+            vigil.due().await;
+            vigil.next_in(BEAT);
+            if let Err(error) = self.look(vigil, keys).await {
+                if vigil.silent_for() > FORBEARANCE {
+                    return error;
+                }
+                tracing::debug!(%error, "no answer while waiting");
+                vigil.next_in(BEAT / 4);
+            }
+            if Moment::now().since(last_check) > RECHECK / 2 {
+                last_check = Moment::now();
+                self.listener.check().await;
+            }
+        }
+    }
+
+    async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
+        self.listener.ensure().await?;
+        let members = vigil.members();
+        let sent = Moment::now();
+        let beat = self.beat(keys).await?;
+        vigil.answered();
+        for id in &members {
+            match beat.held.iter().find(|(held, ..)| held == id) {
+                Some((_, token, left)) => {
+                    let found = Called::Found { token: *token, sent, left: *left };
+                    self.roll.tell(id, found);
+                }
+                // Silent for too long: Redis may have struck it off.
+                None if !beat.was_alive => self.roll.tell(id, Called::AskAgain),
+                None => self.roll.still_waiting(id, Seen { sent, stamp: beat.stamp }),
+            }
+        }
+        // A moment later, so that what ends then has ended.
+        vigil.next_in(BEAT.min(beat.next + Duration::from_millis(1)));
+        Ok(())
+    }
+}
+
+/// Takes a waiter off the roll, however its wait ends.
+struct Forget<'a> {
+    shared: &'a Shared,
+    id: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.roll.forget(self.id);
+    }
+}

@@ -1,0 +1,141 @@
+//! Which claims of this keeper wait, and which are held.
+
+use super::vigil::Vigil;
+use crate::backend::{Alarm, LossReason, Moment};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The claims of one keeper, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    waiters: Mutex<HashMap<String, Waiter>>,
+    alarms: Mutex<HashMap<String, Alarm>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    vigil: Arc<Vigil>,
+    seen: Option<Seen>,
+    call: oneshot::Sender<Called>,
+}
+
+/// A request that found the claim waiting: what is granted to it was granted after that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// When the request left.
+    pub(super) sent: Moment,
+    /// A number below every token granted later. A message with a smaller one was under way for
+    /// so long that what it tells of is over.
+    pub(super) stamp: u64,
+}
+
+/// What a waiter is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Called {
+    /// Granted, at some time after `seen`.
+    Granted { token: u64, seen: Moment },
+    /// Found granted by a request sent then, with so much time left.
+    Found { token: u64, sent: Moment, left: Duration },
+    /// Our place may be lost, or the name free: ask again.
+    AskAgain,
+}
+
+impl Roll {
+    /// Enters a claim that is about to be asked for. `seen` is `None` when it was asked for
+    /// before: then messages of the past may still be on their way.
+    pub(super) fn expect(
+        &self,
+        id: &str,
+        vigil: &Arc<Vigil>,
+        seen: Option<Seen>,
+    ) -> oneshot::Receiver<Called> {
+        let (call, called) = oneshot::channel();
+        vigil.join(id);
+        let waiter = Waiter { vigil: vigil.clone(), seen, call };
+        lock(&self.waiters).insert(id.to_owned(), waiter);
+        called
+    }
+
+    /// Notes that a request found the claim waiting.
+    pub(super) fn seen_waiting(&self, id: &str, seen: Seen) {
+        if let Some(waiter) = lock(&self.waiters).get_mut(id)
+            && waiter.seen.is_none_or(|before| before.sent < seen.sent)
+        {
+            waiter.seen = Some(seen);
+        }
+    }
+
+    /// As [`seen_waiting`](Self::seen_waiting), by a request that was not for this claim alone
+    /// and says nothing of one whose own answer is still out.
+    pub(super) fn still_waiting(&self, id: &str, seen: Seen) {
+        if let Some(waiter) = lock(&self.waiters).get_mut(id)
+            && waiter.seen.is_some_and(|before| before.sent < seen.sent)
+        {
+            waiter.seen = Some(seen);
+        }
+    }
+
+    /// Passes on the message that a claim was granted.
+    pub(super) fn granted(&self, id: &str, token: u64) {
+        let mut waiters = lock(&self.waiters);
+        let Some(waiter) = waiters.get(id) else { return };
+        let called = match waiter.seen {
+            None => Called::AskAgain,
+            Some(seen) if token <= seen.stamp => return,
+            Some(seen) => Called::Granted { token, seen: seen.sent },
+        };
+        if let Some(waiter) = waiters.remove(id) {
+            waiter.end(id, Some(called));
+        }
+    }
+
+    pub(super) fn tell(&self, id: &str, called: Called) {
+        if let Some(waiter) = lock(&self.waiters).remove(id) {
+            waiter.end(id, Some(called));
+        }
+    }
+
+    pub(super) fn forget(&self, id: &str) {
+        if let Some(waiter) = lock(&self.waiters).remove(id) {
+            waiter.end(id, None);
+        }
+    }
+
+    /// Messages may have been missed: all who wait look again.
+    pub(super) fn hurry(&self) {
+        lock(&self.waiters).values().for_each(|waiter| waiter.vigil.hurry());
+    }
+
+    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+        lock(&self.alarms).insert(id.to_owned(), alarm);
+    }
+
+    pub(super) fn unwatch(&self, id: &str) {
+        lock(&self.alarms).remove(id);
+    }
+
+    pub(super) fn ring(&self, id: &str, reason: LossReason) {
+        // Out of the map first: a lost hold may release, which comes back here.
+        let alarm = lock(&self.alarms).remove(id);
+        if let Some(alarm) = alarm {
+            alarm.ring(reason);
+        }
+    }
+}
+
+impl Waiter {
+    fn end(self, id: &str, called: Option<Called>) {
+        self.vigil.leave(id);
+        if let Some(called) = called {
+            // One who is leaving in this moment finds out from the store.
+            let _ = self.call.send(called);
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that can panic runs under these locks; were one poisoned, its content is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
