@@ -62,7 +62,10 @@ impl Address {
     }
 }
 
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores on a network have these"))]
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, reason = "only stores on a network have these")
+)]
 impl Address {
     /// The user and the password.
     pub(crate) fn credentials(&self) -> Result<(Option<String>, Option<String>)> {
@@ -112,10 +115,9 @@ impl Address {
         match self.options.get(option).map(String::as_str) {
             None | Some("false") => Ok(false),
             Some("true" | "") => Ok(true),
-            Some(_) => Err(Error::new(
-                ErrorKind::Config,
-                format!("the option {option} is true or false"),
-            )),
+            Some(_) => {
+                Err(Error::new(ErrorKind::Config, format!("the option {option} is true or false")))
+            }
         }
     }
 

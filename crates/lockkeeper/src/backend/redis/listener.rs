@@ -61,7 +61,8 @@ impl Listener {
     pub(super) async fn check(&self) {
         let (number, connection) = self.connection.lock().await.clone();
         let Some(mut connection) = connection else { return };
-        let answer: redis::RedisResult<Value> = redis::cmd("PING").query_async(&mut connection).await;
+        let answer: redis::RedisResult<Value> =
+            redis::cmd("PING").query_async(&mut connection).await;
         if answer.is_err() {
             went_deaf(&self.listening, number);
         }

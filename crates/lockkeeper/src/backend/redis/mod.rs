@@ -13,7 +13,7 @@ mod vigil;
 use crate::address::Address;
 use crate::backend::Backend;
 use crate::claim::ClaimIds;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use link::{Link, Route};
 use options::Options;
 use std::sync::Arc;
@@ -21,15 +21,20 @@ use std::sync::Arc;
 /// Opens the recipe that the URL names.
 pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
     let options = Options::read(address)?;
-    let keeper = ClaimIds::new()?.next().to_string();
-    let route = Arc::new(Route::new(options.info()?, options.timeout, address.to_string())?);
+    let url = address.to_string();
+    let route = Arc::new(Route::new(options.info()?, options.timeout, url.clone())?);
     let link = Link::new(route);
-    options.check_eviction(&link).await?;
-    let settings = queue::Settings {
-        prefix: options.prefix.clone(),
-        keeper,
-        barging: options.barging,
-        url: address.to_string(),
-    };
-    Ok(Arc::new(queue::Queue::open(link, settings).await?))
+    match options.recipe.as_str() {
+        "queue" => {
+            options.check_eviction(&link).await?;
+            let keeper = ClaimIds::new()?.next().to_string();
+            let Options { prefix, barging, .. } = options;
+            let settings = queue::Settings { prefix, keeper, barging, url };
+            Ok(Arc::new(queue::Queue::open(link, settings).await?))
+        }
+        other => Err(Error::new(
+            ErrorKind::Config,
+            format!("redis:// has no recipe {other:?}: it has queue"),
+        )),
+    }
 }

@@ -51,7 +51,10 @@ impl Options {
 
     pub(super) fn info(&self) -> Result<ConnectionInfo> {
         let [(host, port)] = &self.hosts[..] else {
-            return Err(config("redis:// names one server: for several see redis+sentinel:// and redis+cluster://".to_owned()));
+            return Err(config(
+                "redis:// names one server: for several see redis+sentinel:// and redis+cluster://"
+                    .to_owned(),
+            ));
         };
         let mut settings = RedisConnectionInfo::default()
             .set_db(self.database)

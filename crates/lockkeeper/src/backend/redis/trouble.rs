@@ -28,11 +28,15 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
     let (kind, message) = match (error.kind(), error.code()) {
         (_, Some("OOM")) => (
             ErrorKind::Store,
-            format!("{at} is full: raise its maxmemory or free some; locks held can still be renewed and released"),
+            format!(
+                "{at} is full: raise its maxmemory or free some; locks held can still be renewed and released"
+            ),
         ),
         (_, Some("MISCONF")) => (
             ErrorKind::Store,
-            format!("{at} takes no writes because it cannot save to disk: free its disk, or look at its log"),
+            format!(
+                "{at} takes no writes because it cannot save to disk: free its disk, or look at its log"
+            ),
         ),
         (_, Some("NOREPLICAS")) => (
             ErrorKind::Unavailable,
@@ -40,7 +44,9 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
         ),
         (_, Some("WRONGTYPE" | "FOREIGN")) => (
             ErrorKind::Store,
-            format!("a key of {at} that the lock needs holds something else: choose another name, or a prefix in the URL"),
+            format!(
+                "a key of {at} that the lock needs holds something else: choose another name, or a prefix in the URL"
+            ),
         ),
         (Cause::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => (
             ErrorKind::Denied,
@@ -48,19 +54,19 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
         ),
         (Cause::Server(ServerErrorKind::NoPerm), _) => (
             ErrorKind::Denied,
-            format!("{at} does not let this user do that: see the access list in the documentation of lockkeeper::backend::redis"),
+            format!(
+                "{at} does not let this user do that: see the access list in the documentation of lockkeeper::backend::redis"
+            ),
         ),
-        (Cause::RESP3NotSupported, _) => (
-            ErrorKind::Config,
-            format!("{at} is too old: Redis 6.2 or later is needed"),
-        ),
+        (Cause::RESP3NotSupported, _) => {
+            (ErrorKind::Config, format!("{at} is too old: Redis 6.2 or later is needed"))
+        }
         (Cause::InvalidClientConfig, _) => {
             (ErrorKind::Config, format!("the URL of {at} cannot be used"))
         }
-        (Cause::Io, _) if error.is_connection_refusal() => (
-            ErrorKind::Unavailable,
-            format!("nothing answers at {at}: is Redis running there?"),
-        ),
+        (Cause::Io, _) if error.is_connection_refusal() => {
+            (ErrorKind::Unavailable, format!("nothing answers at {at}: is Redis running there?"))
+        }
         (Cause::Io, _) if error.is_timeout() => {
             (ErrorKind::Unavailable, format!("{at} did not answer in time"))
         }

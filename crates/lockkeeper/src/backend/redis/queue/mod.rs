@@ -62,8 +62,7 @@ impl Queue {
         listener.ensure().await?;
         let scripts = Scripts::new(&prefix);
         let vigils = Mutex::default();
-        let shared =
-            Shared { link, listener, roll, scripts, prefix, keeper, barging, vigils, url };
+        let shared = Shared { link, listener, roll, scripts, prefix, keeper, barging, vigils, url };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -194,8 +193,7 @@ impl Shared {
         may_be_queued: bool,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
-        let arguments =
-            [id.as_bytes(), linger.as_bytes(), flag(may_be_queued), flag(self.barging)];
+        let arguments = [id.as_bytes(), linger.as_bytes(), flag(may_be_queued), flag(self.barging)];
         self.link.call(&self.scripts.release, &keys.all(), &arguments).await.map(|_| ())
     }
 }

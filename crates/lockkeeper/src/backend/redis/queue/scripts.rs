@@ -126,9 +126,9 @@ impl Shared {
         let Value::Array(words) = &answer else { return Err(strange(&answer)) };
         let [alive, next, stamp, held @ ..] = &words[..] else { return Err(strange(&answer)) };
         let parsed = || {
-            let held = held.chunks_exact(3).map(|held| {
-                Some((text(&held[0])?.to_owned(), number(&held[1])?, span(&held[2])?))
-            });
+            let held = held
+                .chunks_exact(3)
+                .map(|held| Some((text(&held[0])?.to_owned(), number(&held[1])?, span(&held[2])?)));
             Some(Beat {
                 was_alive: number(alive)? == 1,
                 next: span(next)?,
