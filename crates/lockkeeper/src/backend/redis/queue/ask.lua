@@ -3,7 +3,7 @@
 -- Returns the token; or queued, place, ms until someone may be over, stamp; or busy; or uncovered, mode.
 local value = redis.call('GET', KEYS[1])
 local letter = value and string.byte(value)
-if ARGV[2] == 'x' and ARGV[8] == '0' then
+if ARGV[2] == 'x' then
   if letter == 70 or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
     local clock = redis.call('TIME')
     local token = math.floor((clock[1] * 1000000 + clock[2]) * 1.024)

@@ -1,15 +1,15 @@
 local id, mode, ttl, owner, keeper = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local may_queue, again, barging = ARGV[7] == '1', ARGV[8] == '1', ARGV[9] == '1'
 load()
-if again then
-  for _, holder in ipairs(holders) do
-    if holder.id == id and holder.expires > now then
-      holder.expires, holder.fresh = now + holder.ttl, true
-      advance()
-      store()
-      return holder.token
-    end
+for _, holder in ipairs(holders) do
+  if holder.id == id and holder.expires > now then
+    holder.expires, holder.fresh = now + holder.ttl, true
+    advance()
+    store()
+    return holder.token
   end
+end
+if again then
   for place, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     if string.sub(record, 1, #id) == id then
       keep_waiting(keeper)
@@ -27,7 +27,7 @@ if not (barging and form == 'G') then advance() end
 local claim = { id = id, since = now, keeper = keeper, mode = mode, ttl = ttl, owner = owner,
   rest = ARGV[6], expires = now + ttl, fresh = true }
 for _, holder in ipairs(holders) do
-  if holder.owner == owner and holder.id ~= '0' then
+  if holder.owner == owner then
     local covers = holder.mode == 'x' or string.sub(holder.mode, 1, 1) == string.sub(mode, 1, 1)
     if covers then
       claim.token = holder.token

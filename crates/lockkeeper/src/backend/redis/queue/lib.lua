@@ -5,8 +5,8 @@
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the desk
--- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each; the id 0 is
--- nobody's: released, but to stay for its shortest time. The key's own expiry is the claim's.
+-- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each. One without an
+-- owner is nobody's: released, but to stay for its shortest time. The key's expiry is the claim's.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
 -- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken.
 local LIFE = 2000

@@ -9,10 +9,11 @@ use super::key::Keys;
 use super::link::Link;
 use super::listener::Listener;
 use super::roll::Roll;
+use super::sequence;
 use super::vigil::Vigil;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Moment, Name, Patience, Standing,
+    Moment, Name, Patience, Sequencer, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -103,6 +104,10 @@ impl Backend for Queue {
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
 }
 
 impl fmt::Display for Queue {
@@ -169,11 +174,19 @@ impl Inspector for Queue {
     }
 }
 
+#[async_trait]
+impl Sequencer for Queue {
+    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
+        sequence::reserve(&self.shared.link, &self.shared.prefix, name, count, floor).await
+    }
+}
+
 impl Shared {
     async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
         let arguments = [id.as_bytes(), ttl.as_bytes()];
-        match self.link.call(&self.scripts.renew, &keys.all(), &arguments).await? {
+        let script = &self.scripts.renew;
+        match self.link.call_safely(script, &keys.all(), &arguments, &arguments).await? {
             Value::Int(1) => Ok(Standing::Held),
             Value::Array(words) => Ok(Standing::Lost(match &words[..] {
                 [_, Value::BulkString(reason)] => {

@@ -6,8 +6,8 @@ for _, holder in ipairs(holders) do
     found = 1
     if linger > 0 then
       if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
-      -- Nobody's from now on, under a name of its own among several.
-      holder.id, holder.field, holder.owner = '0', nil, ''
+      -- Nobody's from now on, under an id that no claim has.
+      holder.id, holder.field, holder.owner = '0' .. id, nil, ''
       holder.expires, holder.fresh = now + linger, true
     end
   end

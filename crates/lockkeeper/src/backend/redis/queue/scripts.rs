@@ -3,7 +3,7 @@
 use super::{Shared, flag, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::script::Script;
-use crate::backend::{Claim, Mode, Moment};
+use crate::backend::{Claim, Mode};
 use crate::error::Result;
 use redis::Value;
 use std::time::Duration;
@@ -92,7 +92,10 @@ impl Shared {
             flag(again),
             flag(self.barging),
         ];
-        let answer = self.link.call(&self.scripts.ask, &keys.all(), &arguments).await?;
+        let mut repeated = arguments;
+        repeated[7] = flag(true);
+        let script = &self.scripts.ask;
+        let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeated).await?;
         let asked = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
             Value::Array(words) => match (&words[..], words.first().and_then(text)) {
@@ -109,7 +112,8 @@ impl Shared {
     }
 
     pub(super) async fn leave(&self, keys: &Keys, id: &str) -> Result<Left> {
-        let answer = self.link.call(&self.scripts.leave, &keys.all(), &[id.as_bytes()]).await?;
+        let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
+        let answer = self.link.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Left::Granted),
             Value::Array(words) => {
@@ -188,9 +192,4 @@ pub(super) fn span(value: &Value) -> Option<Duration> {
 
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
-}
-
-/// Unused outside tests of time; keeps the meaning of `sent` in one place.
-pub(super) fn left_of(sent: Moment, valid_for: Duration) -> Duration {
-    (sent + valid_for).remaining()
 }
