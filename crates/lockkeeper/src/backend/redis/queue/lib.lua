@@ -6,7 +6,8 @@
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the desk
 -- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each. One without an
--- owner is nobody's: released, but to stay for its shortest time. The key's expiry is the claim's.
+-- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
+-- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
 -- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken.
 local LIFE = 2000

@@ -206,13 +206,15 @@ impl Shared {
         may_be_queued: bool,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
-        let arguments = [id.as_bytes(), linger.as_bytes(), flag(may_be_queued), flag(self.barging)];
+        let flags = flags([may_be_queued, self.barging]);
+        let arguments = [id.as_bytes(), linger.as_bytes(), &flags];
         self.link.call(&self.scripts.release, &keys.all(), &arguments).await.map(|_| ())
     }
 }
 
-fn flag(set: bool) -> &'static [u8] {
-    if set { b"1" } else { b"0" }
+/// Yes and no, a letter each.
+fn flags<const N: usize>(set: [bool; N]) -> [u8; N] {
+    set.map(|set| if set { b'1' } else { b'0' })
 }
 
 fn strange(value: &Value) -> Error {

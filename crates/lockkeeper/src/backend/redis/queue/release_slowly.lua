@@ -1,4 +1,5 @@
-local id, linger, queued, barging = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4] == '1'
+local id, linger = ARGV[1], tonumber(ARGV[2])
+local queued, barging = string.sub(ARGV[3], 1, 1) == '1', string.sub(ARGV[3], 2, 2) == '1'
 load()
 local found = 0
 for _, holder in ipairs(holders) do
