@@ -76,19 +76,15 @@ impl Program for ZooKeeper {
             std::fs::write(place.data().join("myid"), (number + 1).to_string())?;
         }
         std::fs::write(place.folder().join("zoo.cfg"), text)?;
-        std::fs::write(
-            place.folder().join("log4j.properties"),
-            "log4j.rootLogger=INFO, OUT\nlog4j.appender.OUT=org.apache.log4j.ConsoleAppender\n\
-             log4j.appender.OUT.layout=org.apache.log4j.PatternLayout\n\
-             log4j.appender.OUT.layout.ConversionPattern=%d %p %c{1} %m%n\n",
-        )?;
         Ok(())
     }
 
     fn command(&self, place: &Place) -> Result<Vec<OsString>> {
-        let mut classes = place.folder().as_os_str().to_owned();
+        let jar = ZOOKEEPER.path()?;
+        let mut classes = jar.clone().into_os_string();
         classes.push(":");
-        classes.push(ZOOKEEPER.path()?);
+        // Without it, it does not say why it fails.
+        classes.push(jar.with_file_name("slf4j-simple.jar"));
         // Everything that makes a Java program start sooner, and eight of them fit the machine.
         Ok(words![
             JAVA.path()?,
@@ -99,6 +95,7 @@ impl Program for ZooKeeper {
             "-XX:-UsePerfData",
             "-Djava.net.preferIPv4Stack=true",
             "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dzookeeper.forceSync=no",
             "-cp",
             classes,
@@ -123,10 +120,6 @@ impl Program for ZooKeeper {
         };
         let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         format!("zookeeper://{}", hosts.join(","))
-    }
-
-    fn ports(&self) -> usize {
-        1
     }
 
     fn clock(&self) -> Clock {
