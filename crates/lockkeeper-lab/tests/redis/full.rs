@@ -62,7 +62,9 @@ async fn a_full_disk_is_said_and_passes(lab: &Lab) -> Result<()> {
     .await;
     assert!(error.to_string().contains("disk"), "{error}");
     server.free_disk()?;
-    crate::eventually("writes are taken again", async || Ok(keeper.lock("disk").try_acquire().await?))
-        .await;
+    let again = crate::eventually("writes are taken again", async || {
+        Ok(keeper.lock("disk").try_acquire().await?)
+    });
+    again.await.release().await?;
     Ok(())
 }
