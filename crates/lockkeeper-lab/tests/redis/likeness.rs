@@ -1,7 +1,7 @@
 //! Whatever is done to it, a line in Redis looks like one in memory.
 
 use crate::{cases, eventually, keeper};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use lockkeeper::{Guard, Keeper, Lock, Owner};
 use lockkeeper_lab::server::Lab;
 use std::collections::BTreeMap;
@@ -94,7 +94,8 @@ async fn random_claims_stand_in_the_same_order_as_in_memory(lab: &Lab) -> Result
         let mut story = format!("round {round}");
         for number in 0..STEPS {
             story += "\n";
-            story += &step(&mut sides, &mut dice, number).await?;
+            let done = step(&mut sides, &mut dice, number).await;
+            story += &done.with_context(|| format!("after\n{story}"))?;
             let [memory, redis] = &mut sides;
             let mut seen = (String::new(), String::new());
             eventually(&format!("the same in both after\n{story}"), async || {
