@@ -144,6 +144,12 @@ async fn step(sides: &mut [Side; 2], dice: &mut Dice, number: u64) -> Result<Str
                 let lock = side.lock(number, owner, kind)?;
                 let waiter = tokio::spawn(async move { lock.acquire().await });
                 side.waiting.insert(number, waiter);
+                eventually("it has asked", async || {
+                    let view = side.keepers[0].show(NAME).await?;
+                    let waits = view.waiters.iter().any(|waiter| waiter.owner.id() == label);
+                    Ok((waits || side.waiting[&number].is_finished()).then_some(()))
+                })
+                .await;
             }
             Ok(format!("{number}: {label} asks for {kind:?}"))
         }
