@@ -2,7 +2,8 @@
 
 use super::recorder::{Recorder, now};
 use super::resource::Resources;
-use super::{Dice, Fault, PREFIX, RunArguments, TTL};
+use super::{Fault, PREFIX, RunArguments, TTL};
+use crate::dice::Dice;
 use crate::history::{self, Record, What};
 use anyhow::{Context, Result, bail};
 use lockkeeper::backend::Reach;

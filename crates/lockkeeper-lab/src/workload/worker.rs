@@ -2,7 +2,8 @@
 
 use super::recorder::{Recorder, nanos, now};
 use super::resource::{Access, Writer};
-use super::{Dice, PREFIX, TTL, Work, WorkArguments};
+use super::{PREFIX, TTL, Work, WorkArguments};
+use crate::dice::Dice;
 use crate::history::{Mode, Refusal, What};
 use anyhow::Result;
 use lockkeeper::event::What as Told;
