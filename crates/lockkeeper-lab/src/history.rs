@@ -101,6 +101,17 @@ pub enum What {
         /// The resource's own count of accepted writes, this one included.
         sequence: u64,
     },
+    /// Numbers were issued. Stamped after the call returned.
+    Issued {
+        /// Which generator.
+        generator: String,
+        /// When they were asked for: before the call, on the history's clock.
+        asked: u64,
+        /// The first of them.
+        first: u64,
+        /// How many, each one greater than the one before.
+        count: u64,
+    },
     /// Something is about to be broken. Stamped before.
     FaultBegins {
         /// Its number.

@@ -20,6 +20,12 @@ pub struct Demands {
     pub clients: usize,
     /// How often a validity must have ended in its holder's hands.
     pub expiries: usize,
+    /// Whether numbers must grow from one generator to another too, and not only within each.
+    pub ids_across: bool,
+    /// How many calls must have issued numbers.
+    pub id_calls: usize,
+    /// How many generators must have.
+    pub generators: usize,
     /// How many holds each kind of fault must have hit.
     pub faults: BTreeMap<String, usize>,
 }
@@ -33,6 +39,9 @@ impl Default for Demands {
             contended_percent: 50,
             clients: 3,
             expiries: 0,
+            ids_across: false,
+            id_calls: 0,
+            generators: 0,
             faults: BTreeMap::new(),
         }
     }
@@ -59,7 +68,17 @@ impl Demands {
             contended_percent: 0,
             clients: 0,
             expiries: 0,
+            ids_across: false,
+            id_calls: 0,
+            generators: 0,
             faults: BTreeMap::new(),
         }
+    }
+
+    /// Of numbers alone: a hundred calls of two generators, in order between them where that is
+    /// promised.
+    #[must_use]
+    pub fn of_ids(across: bool) -> Self {
+        Self { ids_across: across, id_calls: 100, generators: 2, ..Self::none() }
     }
 }
