@@ -125,6 +125,9 @@ pub enum What {
     FaultEnds {
         /// Its number.
         fault: u64,
+        /// Whether anything was broken by it: a reply that never came cannot be lost.
+        #[serde(default = "yes")]
+        hit: bool,
     },
     /// All faults are over: from here on everyone must get his turn.
     Healed,
@@ -144,6 +147,10 @@ pub enum What {
         /// The lock's name.
         name: String,
     },
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Why a claim was not granted.

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Faults that go on for longer than a claim lasts without renewal.
+const OUTLASTING: [&str; 6] = ["pause", "stall", "partition", "one-way", "late", "server-pause"];
+
 /// What is asked of a run. Where a minimum is not met, nothing was shown, and the verdict is
 /// [`Verdict::Unknown`](super::Verdict::Unknown).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,13 +52,13 @@ impl Default for Demands {
 
 impl Demands {
     /// The minimums of [`Default`], and that each of these kinds of fault hit five holds. A run with
-    /// pauses must also have seen a validity end in its holder's hands: without that the pauses
-    /// were too short to show anything.
+    /// faults that outlast a ttl must also have seen a validity end in its holder's hands: without
+    /// that they were too short to show anything.
     #[must_use]
     pub fn of_a_run(faults: Vec<String>) -> Self {
-        let pauses = faults.iter().any(|kind| kind == "pause");
+        let outlasts = faults.iter().any(|kind| OUTLASTING.contains(&kind.as_str()));
         let faults = faults.into_iter().map(|kind| (kind, 5)).collect();
-        Self { faults, expiries: usize::from(pauses), ..Self::default() }
+        Self { faults, expiries: usize::from(outlasts), ..Self::default() }
     }
 
     /// Asks for nothing but that no rule is broken.

@@ -110,10 +110,16 @@ impl<'a> Story<'a> {
                 }
                 What::FaultBegins { fault, kind, process } => {
                     fault_numbers.push(*fault);
-                    story.faults.push(Fault { kind, process, begins: stamp, ends: u64::MAX });
+                    story.faults.push(Fault {
+                        kind,
+                        process,
+                        begins: stamp,
+                        ends: u64::MAX,
+                        hit: true,
+                    });
                 }
-                What::FaultEnds { fault } => {
-                    fault_ends.insert(*fault, *at);
+                What::FaultEnds { fault, hit } => {
+                    fault_ends.insert(*fault, (*at, *hit));
                 }
                 What::Healed => story.healed = story.healed.max(Some(*at)),
                 What::Tally { name, fenced, acknowledged, present } => {
@@ -130,7 +136,9 @@ impl<'a> Story<'a> {
             }
         }
         for (fault, number) in story.faults.iter_mut().zip(fault_numbers) {
-            fault.ends = fault_ends.get(&number).copied().unwrap_or(u64::MAX);
+            if let Some((ends, hit)) = fault_ends.get(&number) {
+                (fault.ends, fault.hit) = (*ends, *hit);
+            }
         }
         story.names = names.strings;
         let hits = |client: &&str| Hits::on(client, &story.clients, &story.faults);

@@ -1,15 +1,33 @@
 //! Clients that contend, resources they write to, and faults that hit them.
 
+mod again;
+mod breakable;
+mod crew;
 mod driver;
+mod fault;
+mod member;
+mod network;
+mod progress;
 mod recorder;
 mod resource;
+mod saved;
+mod strike;
+mod trial;
+mod url;
 mod worker;
 
-pub use driver::{Run, load, run};
+pub use breakable::Breakable;
+pub use driver::Run;
+pub use fault::Fault;
+pub use saved::load;
+pub use trial::Trial;
 pub use worker::work;
 
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use std::net::SocketAddr;
+use crew::Crew;
+use lockkeeper::backend::Reach;
+use progress::Progress;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +35,12 @@ use std::time::Duration;
 pub(crate) const PREFIX: &str = "lab/";
 /// Short, so that a pause outlasts it.
 pub(crate) const TTL: Duration = Duration::from_millis(1000);
+/// How long a holder is at work, at most.
+pub(crate) const TOIL: Duration = Duration::from_millis(5);
+/// How long everyone must get his turn after the last fault.
+const HEALING: Duration = Duration::from_secs(4);
+/// How a process of a run learns of the store.
+pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_LAB_STORE";
 
 /// What the clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,21 +55,15 @@ pub enum Work {
     Cancel,
 }
 
-/// What can be broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Fault {
-    /// A client process is killed, and replaced by a new one.
-    Kill,
-    /// A client process is stopped for longer than its ttl.
-    Pause,
-}
-
-impl Fault {
-    /// What it is called in a history.
+impl Work {
+    /// What it is called on the command line.
+    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Fault::Kill => "kill",
-            Fault::Pause => "pause",
+            Work::Lock => "lock",
+            Work::Rw => "rw",
+            Work::Permits => "permits",
+            Work::Cancel => "cancel",
         }
     }
 }
@@ -56,10 +74,13 @@ pub struct RunArguments {
     /// The store that keeps the locks
     #[arg(long, value_name = "URL")]
     pub store: String,
+    /// The store's recipe, where it has several
+    #[arg(long, value_name = "RECIPE")]
+    pub recipe: Option<String>,
     /// Tasks in each process
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
-    /// Processes
+    /// Processes, or threads where the store reaches no further
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub processes: u32,
     /// Seconds during which faults happen
@@ -85,22 +106,28 @@ pub struct RunArguments {
 /// One process of a run; started by [`run`].
 #[derive(Debug, Clone, Args)]
 pub struct WorkArguments {
-    #[arg(long)]
+    #[command(flatten)]
+    pub(crate) post: worker::Post,
+    #[arg(long, env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: String,
     #[arg(long)]
-    pub(crate) process: String,
-    #[arg(long)]
-    pub(crate) number: u64,
-    #[arg(long)]
-    pub(crate) clients: u32,
-    #[arg(long)]
-    pub(crate) names: u32,
-    #[arg(long, value_enum)]
-    pub(crate) work: Work,
-    #[arg(long)]
-    pub(crate) seed: u64,
-    #[arg(long)]
     pub(crate) history: PathBuf,
-    #[arg(long)]
-    pub(crate) resources: SocketAddr,
+}
+
+/// Runs what the command line asked for, and tells how far it has come.
+///
+/// # Errors
+/// When it makes no sense, the store cannot be used, or the history not be written.
+pub fn run(arguments: &RunArguments) -> Result<Run> {
+    let store = arguments.store_url()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let backend = runtime.block_on(lockkeeper::open(&store))?;
+    let crew = if backend.capability().reach == Reach::Process {
+        Crew::sharing(backend)
+    } else {
+        drop(backend);
+        Crew::Processes { store }
+    };
+    drop(runtime);
+    driver::run(&arguments.trial(), crew, None, Progress::told())
 }
