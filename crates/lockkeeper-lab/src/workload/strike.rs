@@ -95,9 +95,15 @@ impl Strike<'_> {
             Fault::ServerKill => {
                 server.kill()?;
                 sleep(self.up_to(self.ttl / 2));
-                server.restart()
+                server.restart()?;
+                sleep(self.ttl / 2);
+                Ok(())
             }
-            Fault::ServerRestartEmpty => server.restart_empty(),
+            Fault::ServerRestartEmpty => {
+                server.restart_empty()?;
+                sleep(self.ttl / 2);
+                Ok(())
+            }
             Fault::ServerPause => {
                 server.pause()?;
                 sleep(self.beyond_ttl());

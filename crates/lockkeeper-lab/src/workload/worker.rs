@@ -170,9 +170,11 @@ async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
     let client = format!("{process}/{task}");
     let mut dice = Dice::new(orders.seed ^ (number << 8 | u64::from(task)));
     let mut access = Access::open(*resources, process).await?;
+    // Whoever polls for an unfair lock gets it only while the others rest.
+    let rest = if shared.keeper.capability().fair { 3_000 } else { 4_000 * orders.toil_ms };
     while !shared.stop.load(Ordering::SeqCst) {
         turn(&shared, &client, &mut dice, &mut access).await?;
-        tokio::time::sleep(Duration::from_micros(dice.roll(3000))).await;
+        tokio::time::sleep(Duration::from_micros(dice.roll(rest))).await;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ type Open = fn(SocketAddr, Duration) -> Arc<dyn Backend>;
 fn trial(fault: Fault, seconds: u64, folder: &tempfile::TempDir) -> Trial {
     Trial {
         processes: 4,
-        clients: 1,
+        clients: 3,
         names: 1,
         ttl: TTL,
         toil: TTL / 10,
