@@ -2,15 +2,18 @@
 
 use super::trial::Trial;
 use super::{HEALING, RunArguments, TOIL, TTL, recorder, url};
-use anyhow::Result;
+use crate::server::{Kind, Server};
+use anyhow::{Context, Result};
 use std::time::Duration;
 
 impl RunArguments {
     /// The store with its recipe.
-    pub(crate) fn store_url(&self) -> Result<String> {
+    pub(crate) fn store_url(&self, server: Option<&Server>) -> Result<String> {
+        let own = server.map(Server::url);
+        let store = own.or_else(|| self.store.clone()).context("name a --store or a --server")?;
         match &self.recipe {
-            Some(recipe) => url::with_recipe(&self.store, recipe),
-            None => Ok(self.store.clone()),
+            Some(recipe) => url::with_recipe(&store, recipe),
+            None => Ok(store),
         }
     }
 
@@ -37,7 +40,11 @@ impl RunArguments {
     /// The command line that makes the same choices again. A password is left out.
     #[must_use]
     pub fn again(&self, seed: u64) -> String {
-        let mut words = vec!["lab run --store".to_owned(), quoted(&url::shown(&self.store))];
+        let mut words = vec!["lab run".to_owned()];
+        if let Some(store) = &self.store {
+            words.extend(["--store".to_owned(), quoted(&url::shown(store))]);
+        }
+        words.extend(self.server.map(|kind| format!("--server {kind}")));
         if let Some(recipe) = &self.recipe {
             words.extend(["--recipe".to_owned(), quoted(recipe)]);
         }
@@ -51,6 +58,13 @@ impl RunArguments {
         words.push(format!("--seed {seed}"));
         words.join(" ")
     }
+}
+
+/// The kind of server that a word names.
+pub(super) fn kind(word: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.map(Kind::word).join(", ");
+    let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word);
+    kind.ok_or_else(|| format!("the lab can start {}", known()))
 }
 
 /// As a shell takes it for one word.

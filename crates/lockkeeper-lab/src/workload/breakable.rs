@@ -1,5 +1,6 @@
 //! A server that a run may break.
 
+use crate::server::{Kind, Lab, Plan, Program, Server};
 use anyhow::Result;
 use std::fmt;
 use std::time::Duration;
@@ -42,4 +43,47 @@ pub trait Breakable: fmt::Debug + Send {
     /// # Errors
     /// As [`kill`](Self::kill); also when its clock cannot be set.
     fn clock_ahead(&mut self, by: Duration) -> Result<()>;
+}
+
+impl Breakable for Server {
+    fn kill(&mut self) -> Result<()> {
+        Server::kill(self)
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        Server::restart(self)
+    }
+
+    fn restart_empty(&mut self) -> Result<()> {
+        Server::restart_empty(self)
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        Server::pause(self)
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        Server::resume(self)
+    }
+
+    fn clock_ahead(&mut self, by: Duration) -> Result<()> {
+        self.set_clock_ahead(by)
+    }
+}
+
+/// Starts a server that keeps what it is told over a kill, where it can.
+pub(crate) fn start(lab: &Lab, kind: Kind, with_clock: bool) -> Result<Server> {
+    kind.available()?;
+    match kind {
+        Kind::Redis => clocked(lab.redis().durable(), with_clock).start(),
+        Kind::ZooKeeper => clocked(lab.zookeeper(), with_clock).start(),
+        Kind::Postgres => clocked(lab.postgres(), with_clock).start(),
+        Kind::MariaDb => clocked(lab.mariadb(), with_clock).start(),
+        Kind::Memcached => clocked(lab.memcached(), with_clock).start(),
+        Kind::Etcd => clocked(lab.etcd(), with_clock).start(),
+    }
+}
+
+fn clocked<P: Program + Clone + 'static>(plan: Plan<P>, with_clock: bool) -> Plan<P> {
+    if with_clock { plan.clock() } else { plan }
 }

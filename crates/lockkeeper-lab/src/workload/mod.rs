@@ -23,6 +23,7 @@ pub use saved::load;
 pub use trial::Trial;
 pub use worker::work;
 
+use crate::server::{Kind, Lab};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use crew::Crew;
@@ -72,8 +73,11 @@ impl Work {
 #[derive(Debug, Clone, Args)]
 pub struct RunArguments {
     /// The store that keeps the locks
-    #[arg(long, value_name = "URL")]
-    pub store: String,
+    #[arg(long, value_name = "URL", required_unless_present = "server")]
+    pub store: Option<String>,
+    /// Start a server of this kind for the run, which can then be broken too
+    #[arg(long, value_name = "KIND", value_parser = again::kind, conflicts_with = "store")]
+    pub server: Option<Kind>,
     /// The store's recipe, where it has several
     #[arg(long, value_name = "RECIPE")]
     pub recipe: Option<String>,
@@ -119,7 +123,15 @@ pub struct WorkArguments {
 /// # Errors
 /// When it makes no sense, the store cannot be used, or the history not be written.
 pub fn run(arguments: &RunArguments) -> Result<Run> {
-    let store = arguments.store_url()?;
+    let lab = if arguments.server.is_some() { Some(Lab::open()?) } else { None };
+    let server = match (&lab, arguments.server) {
+        (Some(lab), Some(kind)) => {
+            let with_clock = arguments.fault.contains(&Fault::ClockJump);
+            Some(breakable::start(lab, kind, with_clock)?)
+        }
+        _ => None,
+    };
+    let store = arguments.store_url(server.as_ref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let backend = runtime.block_on(lockkeeper::open(&store))?;
     let crew = if backend.capability().reach == Reach::Process {
@@ -129,5 +141,5 @@ pub fn run(arguments: &RunArguments) -> Result<Run> {
         Crew::Processes { store }
     };
     drop(runtime);
-    driver::run(&arguments.trial(), crew, None, Progress::told())
+    driver::run(&arguments.trial(), crew, server.map(|it| Box::new(it) as _), Progress::told())
 }

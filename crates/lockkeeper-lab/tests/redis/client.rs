@@ -12,7 +12,7 @@ type Stream = BufStream<TcpStream>;
 
 /// What Redis said: a number, a word, or nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     Nil,
     Word(String),
     Number(i64),
@@ -20,18 +20,18 @@ pub enum Reply {
 
 /// Connections to one server, each of which is given up as soon as an answer is late.
 #[derive(Debug)]
-pub struct Client {
-    pub address: SocketAddr,
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
     limit: Duration,
     idle: Mutex<Vec<Stream>>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr, limit: Duration) -> Self {
+    pub(crate) fn new(address: SocketAddr, limit: Duration) -> Self {
         Self { address, limit, idle: Mutex::default() }
     }
 
-    pub async fn ask(&self, words: &[&str]) -> Result<Reply> {
+    pub(crate) async fn ask(&self, words: &[&str]) -> Result<Reply> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let asking = async {
             let mut stream = match idle {

@@ -19,19 +19,19 @@ const EXTEND_OWN: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 
 /// A key that is set if it is not there, and expires.
 #[derive(Debug)]
-pub struct Key {
+pub(crate) struct Key {
     client: Arc<Client>,
     blind: bool,
 }
 
 impl Key {
     /// Deletes and extends the key only while it is its own.
-    pub fn careful(address: SocketAddr, limit: Duration) -> Arc<dyn Backend> {
+    pub(crate) fn careful(address: SocketAddr, limit: Duration) -> Arc<dyn Backend> {
         Arc::new(Self { client: Arc::new(Client::new(address, limit)), blind: false })
     }
 
     /// Never extends the key, and deletes it whoever's it is.
-    pub fn blind(address: SocketAddr, limit: Duration) -> Arc<dyn Backend> {
+    pub(crate) fn blind(address: SocketAddr, limit: Duration) -> Arc<dyn Backend> {
         Arc::new(Self { client: Arc::new(Client::new(address, limit)), blind: true })
     }
 

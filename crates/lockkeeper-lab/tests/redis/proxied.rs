@@ -1,12 +1,13 @@
 //! The proxy before a real Redis, where replies can be told apart.
 
-use crate::server::Server;
+use crate::redis;
 use lockkeeper_lab::proxy::{Afterwards, Direction, Flow, Framing, Proxy, Side};
+use lockkeeper_lab::server::Server;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-pub const CASES: &[crate::Case] = &[
+pub(crate) const CASES: &[crate::Case] = &[
     ("proxy::replies_are_counted_whole", replies_are_counted_whole),
     ("proxy::a_lost_reply_was_carried_out", a_lost_reply_was_carried_out),
     ("proxy::a_black_hole_to_the_server_keeps_requests", black_hole_to_server),
@@ -63,9 +64,9 @@ impl Line {
 
 /// A server, a proxy before it, a line through the proxy that works, and one beside it.
 fn started() -> (Server, Proxy, Line, Line) {
-    let server = Server::start();
-    let proxy = Proxy::start_framed(server.address, 7, Framing::Resp).expect("a proxy");
-    let (mut through, beside) = (Line::open(proxy.address()), Line::open(server.address));
+    let (server, address) = redis(false);
+    let proxy = Proxy::start_framed(address, 7, Framing::Resp).expect("a proxy");
+    let (mut through, beside) = (Line::open(proxy.address()), Line::open(address));
     assert_eq!(through.ask("PING"), "+PONG");
     (server, proxy, through, beside)
 }

@@ -1,7 +1,7 @@
 //! A broken lock must be found out, and a sound one let pass, by the same workload.
 
 use crate::locks::Key;
-use crate::server::Server;
+use crate::redis;
 use lockkeeper::backend::Backend;
 use lockkeeper_lab::check::{Demands, Report, Rule, Verdict, check};
 use lockkeeper_lab::proxy::Framing;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const CASES: &[crate::Case] = &[
+pub(crate) const CASES: &[crate::Case] = &[
     ("trials::a_blind_delete_is_found_out", a_blind_delete_is_found_out),
     ("trials::a_careful_delete_passes", a_careful_delete_passes),
     ("trials::a_blind_delete_that_comes_late_is_found_out", a_late_delete_is_found_out),
@@ -23,6 +23,7 @@ pub const CASES: &[crate::Case] = &[
     ("trials::a_careful_lock_survives_server_kill", || survives(Fault::ServerKill)),
     ("trials::a_careful_lock_survives_server_pause", || survives(Fault::ServerPause)),
     ("trials::a_server_that_forgets_is_found_out", a_server_that_forgets_is_found_out),
+    ("trials::a_clock_that_jumps_is_found_out", a_clock_that_jumps_is_found_out),
     ("trials::a_fault_without_its_server_is_refused", a_fault_without_its_server_is_refused),
 ];
 
@@ -49,9 +50,9 @@ fn trial(fault: Fault, seconds: u64, folder: &tempfile::TempDir) -> Trial {
 }
 
 fn judge(fault: Fault, seconds: u64, open: Open) -> Report {
-    let server = Server::start();
+    let (server, address) = redis(fault == Fault::ClockJump);
     let folder = tempfile::tempdir().expect("a folder");
-    let hosts = [server.address];
+    let hosts = [address];
     let open = move |hosts: &[SocketAddr]| open(hosts[0], LIMIT);
     let run = trial(fault, seconds, &folder);
     let run = run.run_behind(&hosts, Framing::Resp, open, Some(Box::new(server))).expect("a run");
@@ -90,13 +91,19 @@ fn a_server_that_forgets_is_found_out() {
     assert!(report.breaks(Rule::Exclusion), "{report}");
 }
 
+/// The same: a key that expires by a clock is no better than the clock.
+fn a_clock_that_jumps_is_found_out() {
+    let report = judge(Fault::ClockJump, 4, Key::careful);
+    assert!(report.breaks(Rule::Exclusion), "{report}");
+}
+
 fn a_fault_without_its_server_is_refused() {
-    let server = Server::start();
+    let (_server, address) = redis(false);
     let folder = tempfile::tempdir().expect("a folder");
     let open = |hosts: &[SocketAddr]| Key::careful(hosts[0], LIMIT);
     for (fault, why) in [(Fault::ServerKill, "the server itself"), (Fault::Kill, "processes")] {
         let run = trial(fault, 1, &folder);
-        let error = run.run_behind(&[server.address], Framing::Resp, open, None).expect_err("none");
+        let error = run.run_behind(&[address], Framing::Resp, open, None).expect_err("none");
         assert!(error.to_string().contains(why), "{error}");
     }
 }
