@@ -90,9 +90,10 @@ fn bytes_and_ends_pass() {
     stream.shutdown(std::net::Shutdown::Write).expect("ended");
     assert_eq!(ends.recv_timeout(PATIENCE), Ok(None));
     assert_eq!((&stream).read(&mut [0; 8]).expect("an end"), 0);
+    // Bytes are counted once they are passed on, so the client may have them before.
+    eventually(|| proxy.counters().bytes_to_client == 5);
     let counters = proxy.counters();
-    assert_eq!((counters.connections, counters.bytes_to_server), (1, 5));
-    assert_eq!((counters.bytes_to_client, counters.hits()), (5, 0));
+    assert_eq!((counters.connections, counters.bytes_to_server, counters.hits()), (1, 5, 0));
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_black_hole_to_the_server_lets_answers_through() {
     proxy.set(Direction::ToServer, Flow::Swallow);
     say(&stream, "anyone?");
     hear_nothing(&stream);
-    assert_eq!(proxy.counters().swallowed_to_server, 7);
+    eventually(|| proxy.counters().swallowed_to_server == 7);
     assert!(ends.try_recv().is_err(), "the server was told");
     proxy.heal();
     hear_reset(&stream);
@@ -151,8 +152,8 @@ fn a_black_hole_to_the_client_lets_requests_through() {
     proxy.set(Direction::ToClient, Flow::Swallow);
     say(&stream, "do it");
     hear_nothing(&stream);
-    let counters = proxy.counters();
-    assert_eq!((counters.bytes_to_server, counters.swallowed_to_client), (10, 5));
+    eventually(|| proxy.counters().swallowed_to_client == 5);
+    assert_eq!(proxy.counters().bytes_to_server, 10);
     proxy.heal();
     hear_reset(&stream);
 }
@@ -280,7 +281,7 @@ fn exactly_the_kth_burst_is_swallowed() {
     assert_eq!(hear(&stream, 3), "one");
     say(&stream, "two");
     hear_nothing(&stream);
-    assert_eq!(proxy.counters().replies_swallowed, 1);
+    eventually(|| proxy.counters().replies_swallowed == 1);
     say(&stream, "three");
     assert_eq!(hear(&stream, 5), "three");
     assert_eq!(proxy.counters().replies_swallowed, 1);
@@ -297,8 +298,8 @@ fn silence_behind_a_swallowed_reply_lasts_until_healed() {
     say(&stream, "two");
     hear_nothing(&stream);
     talks(&other);
-    let counters = proxy.counters();
-    assert_eq!((counters.replies_swallowed, counters.swallowed_to_client), (1, 6));
+    eventually(|| proxy.counters().swallowed_to_client == 6);
+    assert_eq!(proxy.counters().replies_swallowed, 1);
     proxy.heal();
     hear_reset(&stream);
     talks(&other);
