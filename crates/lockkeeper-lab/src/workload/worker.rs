@@ -205,12 +205,12 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
                 .owners()
                 .insert(owner.clone(), (client.to_owned(), claim, Arc::downgrade(&guard)));
             shared.recorder.write(at, client, What::Granted { claim, token, valid_until });
+            let by = Writer { client, claim, name: &name, token };
+            let toil = Duration::from_millis(1 + dice.roll(shared.post.orders.toil_ms));
             if mode == Mode::Exclusive {
-                let by = Writer { client, claim, name: &name, token };
-                let toil = Duration::from_millis(1 + dice.roll(shared.post.orders.toil_ms));
                 write_both(toil, access, &by).await?;
             } else {
-                tokio::time::sleep(Duration::from_millis(dice.roll(10))).await;
+                look(toil, access, &by).await?;
             }
             release(shared, client, claim, guard).await;
         }
@@ -253,6 +253,13 @@ async fn write_both(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Res
     if by.token != 0 {
         access.write(by, true, fenced + 1).await?;
     }
+    access.leave().await
+}
+
+/// Reads, as one does who is not alone. Also shows whoever breaks things that someone is at work.
+async fn look(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()> {
+    access.read(by).await?;
+    tokio::time::sleep(toil).await;
     access.leave().await
 }
 
