@@ -41,7 +41,8 @@ fn an_id_twice() {
     ] {
         assert_eq!(broken(&calls, true), [Rule::IdTwice], "{calls:?}");
     }
-    // A long range is met again behind a short one.
+    let both = [(1, 0, 9, 1, 100), (2, 0, 9, 5, 1), (3, 0, 9, 60, 1)];
+    assert_eq!(write(&both).judge().broken[&Rule::IdTwice], 2, "a short one hides no long one");
     let far = [(1, 0, 9, 1, 100), (2, 0, 9, 101, 2), (3, 0, 9, 60, 1)];
     assert_eq!(broken(&far, false), [Rule::IdTwice]);
     let report = write(&far).judge();
