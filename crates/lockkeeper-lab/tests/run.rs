@@ -82,6 +82,8 @@ fn memory_keeps_its_promises_whatever_is_asked_of_it() {
 
 #[test]
 fn what_the_lab_cannot_do_is_no_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("sqlite:{}/x.db", folder.path().display());
     for (words, says) in [
         ("run --store memory: --fault kill", "--fault stall"),
         ("run --store memory: --fault partition", "with a host in its URL"),
@@ -97,6 +99,7 @@ fn what_the_lab_cannot_do_is_no_verdict() {
         ("run", "--store"),
         ("check /no/such/history", "cannot open"),
     ] {
+        let words = words.replace("sqlite:x.db", &file);
         let output = lab(&words.split(' ').collect::<Vec<_>>());
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(3), "{words}: {output:?}");
