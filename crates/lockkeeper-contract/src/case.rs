@@ -100,6 +100,44 @@ pub fn suite(subject: &Subject) -> Vec<Trial> {
     trials.collect()
 }
 
+/// The trials of a subject that is known to break promises: every case in `broken` passes when
+/// its promise is broken, and fails when it is kept or when nothing was proved either way.
+///
+/// What is known to be wrong stays known: a name in `broken` that no case has is a trial that
+/// fails.
+pub fn suite_of_flawed(subject: &Subject, broken: &[&'static str]) -> Vec<Trial> {
+    let label = subject.name();
+    let (capability, inspects) = match capability(subject) {
+        Ok(known) => known,
+        Err(_) => return suite(subject),
+    };
+    let cases = cases::all(&capability, inspects, subject.crossing().is_some());
+    let named = |case: &Case, name: &str| format!("{}::{}", case.group, case.promise) == name;
+    let missing = broken.iter().filter(|name| !cases.iter().any(|case| named(case, name)));
+    let missing = missing.map(|name| {
+        Trial::test(format!("{label}::{name}"), || Err(Failed::from("there is no such case")))
+    });
+    let mut trials: Vec<Trial> = missing.collect();
+    for case in cases {
+        let subject = subject.clone();
+        let name = format!("{label}::{}::{}", case.group, case.promise);
+        trials.push(match broken.iter().any(|name| named(&case, name)) {
+            false => Trial::test(name, move || case.judge(&subject).map_err(Failed::from)),
+            true => Trial::test(name, move || must_be_broken(case.judge(&subject)))
+                .with_kind("known to be broken"),
+        });
+    }
+    trials
+}
+
+fn must_be_broken(outcome: Result<(), String>) -> Result<(), Failed> {
+    match outcome {
+        Ok(()) => Err(Failed::from("known to be broken, and yet kept: say so in the list")),
+        Err(why) if why.starts_with("unknown:") => Err(Failed::from(why)),
+        Err(_) => Ok(()),
+    }
+}
+
 /// What became of one case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
