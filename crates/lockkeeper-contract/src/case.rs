@@ -168,3 +168,34 @@ pub fn verdicts(subject: &Subject, groups: &[&str]) -> Vec<Verdict> {
     });
     verdicts.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockkeeper::backend::Backend;
+    use lockkeeper::backend::memory::Memory;
+
+    #[test]
+    fn what_is_known_to_be_broken_must_be_and_in_the_known_way() {
+        let broken = || Err("two held it for 3 ms".to_owned());
+        assert!(must_say(broken(), "two held it").is_ok());
+        assert!(must_say(broken(), "nobody held it").is_err());
+        assert!(must_say(Ok(()), "").is_err());
+    }
+
+    #[test]
+    fn every_case_is_tried_and_so_is_one_that_does_not_exist() {
+        let store = Arc::new(Memory::new());
+        let subject = Subject::from_fn("store", move || {
+            let handle: Arc<dyn Backend> = store.clone();
+            async move { Ok(handle) }
+        });
+        let known = [("names::bad_ones_are_refused", ""), ("names::none", "")];
+        let trials = suite_of_flawed(&subject, &known);
+        assert_eq!(trials.len(), suite(&subject).len() + 1);
+        let named = |name: &str| trials.iter().find(|trial| trial.name() == name).unwrap();
+        assert_eq!(named("store::names::bad_ones_are_refused").kind(), "known to be broken");
+        assert_eq!(named("store::names::no_two_of_them_are_one").kind(), "");
+        named("store::names::none");
+    }
+}

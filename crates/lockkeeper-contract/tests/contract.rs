@@ -4,9 +4,9 @@ mod historic;
 mod least;
 
 use least::Least;
+use libtest_mimic::Trial;
 use lockkeeper::backend::Backend;
 use lockkeeper::backend::memory::Memory;
-use libtest_mimic::Trial;
 use lockkeeper_contract::{Subject, suite, suite_of_flawed};
 use std::sync::Arc;
 

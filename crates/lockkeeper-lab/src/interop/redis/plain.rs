@@ -204,8 +204,7 @@ fn together_we_lose_no_update(table: &Table) -> Result<()> {
         let add = |mut peer: Peer| -> Result<usize> {
             (0..ROUNDS).map(|_| add_one(table, &mut peer, &number)).sum()
         };
-        let threads: Vec<_> =
-            peers.drain(..).map(|peer| scope.spawn(move || add(peer))).collect();
+        let threads: Vec<_> = peers.drain(..).map(|peer| scope.spawn(move || add(peer))).collect();
         let done = threads.into_iter().map(|it| it.join().expect("no panic"));
         done.sum::<Result<usize>>()
     })?;

@@ -6,6 +6,8 @@
 pub mod getset;
 pub mod set_nx_px;
 pub mod setnx_expire;
+#[cfg(test)]
+mod tests;
 
 use super::link::Link;
 use crate::backend::{Backend, Name};
