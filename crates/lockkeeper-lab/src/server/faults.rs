@@ -1,11 +1,13 @@
 //! Ways to break a server, and to mend it.
 
 use super::handle::Server;
+use super::ports::PortTaken;
 use super::program::redis;
 use super::wire::resp::Resp;
 use anyhow::{Context, Result, bail};
 use std::fmt;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// This fault is not possible with this server, or not here.
 #[derive(Debug)]
@@ -77,8 +79,10 @@ impl Server {
     /// # Errors
     /// As at the first start.
     pub fn restart(&self) -> Result<()> {
-        self.relaunch()?;
-        self.await_answer()
+        if self.pid().is_some() {
+            self.stop()?;
+        }
+        self.come_back()
     }
 
     /// As [`restart`](Self::restart), without waiting: a member of a group that has lost its
@@ -101,8 +105,7 @@ impl Server {
         *self.process() = None;
         self.place.empty_data()?;
         self.program.prepare(&self.place)?;
-        self.start_process()?;
-        self.await_answer()
+        self.come_back()
     }
 
     /// Sets its clock so far ahead of the true one.
@@ -165,6 +168,21 @@ impl Server {
         match self.program.redis() {
             Some(program) => redis::connect(program, &self.place),
             None => Err(Unsupported::new(format!("{} is not Redis", self.name())).into()),
+        }
+    }
+
+    /// Its port is its name: another may have it for a moment, and then one waits.
+    fn come_back(&self) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.start_process()?;
+            match self.await_answer() {
+                Err(error) if error.is::<PortTaken>() && Instant::now() < end => {
+                    *self.process() = None;
+                    sleep(Duration::from_millis(50));
+                }
+                other => return other,
+            }
         }
     }
 

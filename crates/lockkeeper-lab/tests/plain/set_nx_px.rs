@@ -127,8 +127,11 @@ fn what_it_has_no_use_for_is_refused(table: &Table) -> Result<()> {
         let url = format!("redis://127.0.0.1:{}?{options}", table.port);
         connect(&url).err().context("it was opened")
     };
-    let error = refused("recipe=set-nx-px&barging=true")?;
-    ensure!(error.kind() == ErrorKind::Config && error.to_string().contains("barging"), "{error}");
+    for option in ["barging", "replicas"] {
+        let error = refused(&format!("recipe=set-nx-px&{option}=1"))?;
+        ensure!(error.kind() == ErrorKind::Config, "{error:?}");
+        ensure!(error.to_string().contains(option), "{error}");
+    }
     let error = refused("recipe=set-nx")?;
     for recipe in ["queue", "set-nx-px", "setnx-expire", "getset"] {
         ensure!(error.to_string().contains(recipe), "{recipe} is not listed: {error}");

@@ -4,6 +4,8 @@ use crate::{Case, eventually};
 use anyhow::{Context, Result};
 use lockkeeper_lab::server::wire::{http, mariadb, postgres};
 use lockkeeper_lab::server::{Kind, Lab, Server};
+use std::net::TcpListener;
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
     ("a_restart_keeps_what_was_durable", &[Kind::Redis], redis_restart),
@@ -13,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_paused_server_does_not_answer", &Kind::ALL, pause),
     ("a_paused_postgres_lets_no_session_go_on", &[Kind::Postgres], pause_sessions),
     ("every_kind_comes_back_on_its_port", &Kind::ALL, comes_back),
+    ("a_restart_waits_for_its_port", &[Kind::Redis], waits_for_port),
     ("data_in_a_given_folder_stays", &[Kind::Redis], given_folder),
 ];
 
@@ -131,6 +134,20 @@ fn comes_back(lab: &Lab) -> Result<()> {
         });
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })
+}
+
+fn waits_for_port(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    server.kill()?;
+    let squatter = TcpListener::bind(server.address())?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(500));
+            drop(squatter);
+        });
+        server.restart()
+    })?;
+    server.answers()
 }
 
 fn given_folder(lab: &Lab) -> Result<()> {

@@ -7,7 +7,9 @@ mod options;
 pub mod plain;
 pub mod queue;
 mod roll;
+mod route;
 mod script;
+mod sequence;
 mod trouble;
 mod vigil;
 
@@ -15,28 +17,29 @@ use crate::address::Address;
 use crate::backend::Backend;
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
-use link::{Link, Route};
+use link::Link;
 use options::Options;
+use route::Route;
 use std::sync::Arc;
 
 /// Opens the recipe that the URL names.
 pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
     let options = Options::read(address)?;
     let url = address.to_string();
-    let route = Arc::new(Route::new(options.info()?, options.timeout, url.clone())?);
-    let link = Link::new(route);
+    let route = Arc::new(Route::new(options.way.clone(), options.door.clone(), url.clone()));
+    let link = Link::new(route, options.replicas, options.timeout);
     match options.recipe.as_str() {
         "queue" => {
             options.check_eviction(&link).await?;
             let keeper = ClaimIds::new()?.next().to_string();
-            let Options { prefix, barging, .. } = options;
+            let (prefix, barging) = (options.prefix_or_default(), options.barging);
             let settings = queue::Settings { prefix, keeper, barging, url };
             Ok(Arc::new(queue::Queue::open(link, settings).await?))
         }
         "set-nx-px" | "setnx-expire" | "getset" => {
             address.only_options(plain::OPTIONS)?;
             options.check_eviction(&link).await?;
-            Ok(plain::open(&options.recipe, link, options.prefix, url))
+            Ok(plain::open(&options.recipe, link, options.prefix.unwrap_or_default(), url))
         }
         other => {
             let recipes = crate::connect::recipes();

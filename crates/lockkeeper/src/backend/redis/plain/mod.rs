@@ -15,8 +15,20 @@ use crate::error::{Error, ErrorKind, Result};
 use redis::{Cmd, Value};
 use std::sync::Arc;
 
-/// The options of a URL that mean something here.
-pub(super) const OPTIONS: &[&str] = &["recipe", "prefix", "timeout", "allow_eviction"];
+/// The options of a URL that mean something here: there is no queue to barge into, and a plain
+/// command does not wait for replicas.
+pub(super) const OPTIONS: &[&str] = &[
+    "recipe",
+    "prefix",
+    "timeout",
+    "allow_eviction",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+    "sentinel_user",
+    "sentinel_password",
+];
 
 /// Opens one of the three.
 pub(super) fn open(recipe: &str, link: Link, prefix: String, url: String) -> Arc<dyn Backend> {

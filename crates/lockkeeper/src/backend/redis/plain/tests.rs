@@ -1,12 +1,13 @@
 //! What can be said of the recipes without a server. Those with one are in the lab's tests.
 
 use super::open;
-use crate::backend::redis::link::{Link, Route};
+use crate::address::Address;
+use crate::backend::redis::link::Link;
+use crate::backend::redis::options::Options;
+use crate::backend::redis::route::Route;
 use crate::connect::recipes;
-use redis::IntoConnectionInfo;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, span};
 
@@ -49,11 +50,11 @@ impl tracing::Subscriber for Ear {
 
 /// How a recipe shows itself, and what it warns of when it is opened.
 fn opened(recipe: &str) -> (String, Vec<String>) {
-    let info = URL.into_connection_info().unwrap();
-    let route = Route::new(info, Duration::from_secs(1), URL.to_owned()).unwrap();
+    let Options { way, door, timeout, .. } = Options::read(&Address::parse(URL).unwrap()).unwrap();
+    let link = Link::new(Arc::new(Route::new(way, door, URL.to_owned())), 0, timeout);
     let ear = Ear::default();
     let backend = tracing::subscriber::with_default(ear.clone(), || {
-        open(recipe, Link::new(Arc::new(route)), String::new(), URL.to_owned())
+        open(recipe, link, String::new(), URL.to_owned())
     });
     let heard = ear.0.lock().unwrap().clone();
     (backend.to_string(), heard)
