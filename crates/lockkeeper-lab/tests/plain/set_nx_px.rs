@@ -127,10 +127,10 @@ fn what_it_has_no_use_for_is_refused(table: &Table) -> Result<()> {
         let url = format!("redis://127.0.0.1:{}?{options}", table.port);
         connect(&url).err().context("it was opened")
     };
-    for option in ["barging", "replicas"] {
-        let error = refused(&format!("recipe=set-nx-px&{option}=1"))?;
+    for (option, value) in [("barging", "true"), ("replicas", "1")] {
+        let error = refused(&format!("recipe=set-nx-px&{option}={value}"))?;
         ensure!(error.kind() == ErrorKind::Config, "{error:?}");
-        ensure!(error.to_string().contains(option), "{error}");
+        ensure!(error.to_string().contains(&format!("no option {option:?}")), "{error}");
     }
     let error = refused("recipe=set-nx")?;
     for recipe in ["queue", "set-nx-px", "setnx-expire", "getset"] {
