@@ -100,7 +100,7 @@ fn trial(
             let lock = format!("{recipe}/{name}/{}", std::process::id());
             case(&Table { port: port(url).context("a port")?, recipe, lock })
         });
-        outcome.map_err(|error| Failed::from(format!("{error:?}")))
+        outcome.map_err(|error| Failed::from(format!("{error:#}")))
     };
     let trial = Trial::test(format!("{recipe}::{name}"), run);
     match missing(&[Kind::Redis]) {

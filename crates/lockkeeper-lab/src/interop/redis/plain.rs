@@ -66,7 +66,7 @@ fn trial(
     let (url, cache) = (url.to_owned(), cache.clone());
     Trial::test(format!("redis::set-nx-px::{library}::{name}"), move || {
         let table = Table { url, cache, starts, lock: format!("interop/{library}/{name}") };
-        case(&table).map_err(|error| Failed::from(format!("{error:?}")))
+        case(&table).map_err(|error| Failed::from(format!("{error:#}")))
     })
 }
 
