@@ -46,7 +46,7 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
         "redis" => {
             let server = lab.redis().start()?;
             let url = server.url();
-            (server, trials(&url, &cache))
+            (server, trials(&url, &cache, lab.folder()))
         }
         other => bail!("no other library is tried on {other:?}: it is redis"),
     };

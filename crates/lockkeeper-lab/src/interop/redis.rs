@@ -4,9 +4,11 @@ mod plain;
 
 use super::install::Cache;
 use libtest_mimic::Trial;
+use std::path::Path;
 use std::sync::Arc;
 
-/// The trials of every library, on the server at `url`.
-pub fn trials(url: &str, cache: &Arc<Cache>) -> Vec<Trial> {
-    plain::trials(url, cache)
+/// The trials of every library, on the server at `url`. What they write is in `folder`, which is
+/// cleared away by who made it.
+pub fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    plain::trials(url, cache, folder)
 }

@@ -5,7 +5,7 @@ use crate::interop::peer::Peer;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Failed, Trial};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -24,9 +24,9 @@ type Start = fn(&Cache) -> Result<Command>;
 const LIBRARIES: &[(&str, Start)] =
     &[("redis-py", Cache::redis_py), ("node-redlock", Cache::node_redlock)];
 
-type Case = (&'static str, fn(&Table) -> Result<()>);
+type Run = fn(&Table) -> Result<()>;
 
-const CASES: &[Case] = &[
+const CASES: &[(&str, Run)] = &[
     ("they_hold_it_and_we_do_not_get_in", they_hold_it_and_we_do_not_get_in),
     ("we_hold_it_and_they_do_not_get_in", we_hold_it_and_they_do_not_get_in),
     ("they_get_it_when_we_release", they_get_it_when_we_release),
@@ -38,42 +38,37 @@ const CASES: &[Case] = &[
     ("together_we_lose_no_update", together_we_lose_no_update),
 ];
 
-pub(super) fn trials(url: &str, cache: &Arc<Cache>) -> Vec<Trial> {
+pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
     let url = format!("{url}?recipe=set-nx-px");
+    let trial = |library: &'static str, starts, name: &'static str, case: Run| {
+        let (url, cache, folder) = (url.clone(), cache.clone(), folder.to_owned());
+        Trial::test(format!("redis::set-nx-px::{library}::{name}"), move || {
+            let lock = format!("interop/{library}/{name}");
+            let table = Table { url, cache, folder, starts, lock };
+            case(&table).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
     let mut trials = Vec::new();
     for &(library, start) in LIBRARIES {
         for &(name, case) in CASES {
-            trials.push(trial(&url, cache, library, vec![start], name, case));
+            trials.push(trial(library, vec![start], name, case));
         }
     }
     let only_they = "one_without_a_ttl_keeps_us_out_until_it_is_released";
     let endless = one_without_a_ttl_keeps_us_out_until_it_is_released;
-    trials.push(trial(&url, cache, "redis-py", vec![Cache::redis_py], only_they, endless));
+    trials.push(trial("redis-py", vec![Cache::redis_py], only_they, endless));
     let all = LIBRARIES.iter().map(|(_, start)| *start).collect();
     let together = "together_we_lose_no_update";
-    trials.push(trial(&url, cache, "everyone", all, together, together_we_lose_no_update));
+    trials.push(trial("everyone", all, together, together_we_lose_no_update));
     trials
-}
-
-fn trial(
-    url: &str,
-    cache: &Arc<Cache>,
-    library: &'static str,
-    starts: Vec<Start>,
-    name: &'static str,
-    case: fn(&Table) -> Result<()>,
-) -> Trial {
-    let (url, cache) = (url.to_owned(), cache.clone());
-    Trial::test(format!("redis::set-nx-px::{library}::{name}"), move || {
-        let table = Table { url, cache, starts, lock: format!("interop/{library}/{name}") };
-        case(&table).map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 /// What a case works with.
 struct Table {
     url: String,
     cache: Arc<Cache>,
+    /// A place for files.
+    folder: PathBuf,
     starts: Vec<Start>,
     /// A name of this case alone.
     lock: String,
@@ -191,8 +186,7 @@ fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> {
 /// Everybody adds to a number in a file, in two steps that must not be interleaved.
 fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 15;
-    let folder = tempfile::tempdir()?;
-    let number = folder.path().join("number");
+    let number = table.folder.join(table.lock.replace('/', "-"));
     fs::write(&number, "0")?;
     // Started here and not in the threads: ours die with the thread that started them.
     let mut peers = vec![table.us()?, table.us()?];
