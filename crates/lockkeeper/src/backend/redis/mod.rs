@@ -1,5 +1,6 @@
 //! `redis://` — Redis and Valkey, version 6.2 or later.
 
+mod channels;
 mod key;
 mod link;
 mod listener;
