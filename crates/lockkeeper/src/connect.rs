@@ -81,7 +81,8 @@ fn unknown_scheme(scheme: &str) -> Error {
         );
     }
     let compiled = known.iter().filter(|recipe| recipe.compiled);
-    let list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    let mut list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    list.dedup();
     Error::new(
         ErrorKind::Config,
         format!("there is no store {scheme:?}: the known ones are {}", list.join(", ")),
@@ -134,6 +135,15 @@ pub fn recipes() -> Vec<Recipe> {
             compiled: cfg!(feature = "redis"),
         },
         Recipe {
+            scheme: "redis",
+            name: "reentrant",
+            example: "redis://127.0.0.1?recipe=reentrant",
+            about: "shared with Redisson's locks and read-write locks",
+            capability: REDIS_REENTRANT,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
             scheme: "sqlite",
             name: "table",
             example: "sqlite:locks.db",
@@ -153,6 +163,10 @@ pub(crate) const SQLITE: Capability =
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =
     Capability { reach: crate::backend::Reach::Network, durable: true, ..memory::CAPABILITY };
+
+/// What `redis://?recipe=reentrant` promises. Redisson's layout keeps no queue of those who wait.
+pub(crate) const REDIS_REENTRANT: Capability =
+    Capability { fair: false, permits: false, ..REDIS_QUEUE };
 
 #[cfg(test)]
 mod tests {

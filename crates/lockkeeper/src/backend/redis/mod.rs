@@ -6,6 +6,7 @@ mod link;
 mod listener;
 mod options;
 pub mod queue;
+pub mod reentrant;
 mod roll;
 mod script;
 mod trouble;
@@ -33,9 +34,27 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
             let settings = queue::Settings { prefix, keeper, barging, url };
             Ok(Arc::new(queue::Queue::open(link, settings).await?))
         }
-        other => Err(Error::new(
-            ErrorKind::Config,
-            format!("redis:// has no recipe {other:?}: it has queue"),
-        )),
+        "reentrant" => {
+            address.only_options(reentrant::OPTIONS)?;
+            options.check_eviction(&link).await?;
+            let keeper = ClaimIds::new()?.next().to_string();
+            let settings = reentrant::Settings {
+                prefix: options.prefix,
+                keeper,
+                clustered: false,
+                publish: "PUBLISH",
+                url,
+            };
+            Ok(Arc::new(reentrant::Reentrant::open(link, settings).await?))
+        }
+        other => {
+            let recipes = crate::connect::recipes();
+            let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
+            let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
+            Err(Error::new(
+                ErrorKind::Config,
+                format!("redis:// has no recipe {other:?}: it has {}", names.join(", ")),
+            ))
+        }
     }
 }

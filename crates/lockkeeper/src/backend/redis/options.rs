@@ -36,13 +36,16 @@ impl Options {
             })?,
         };
         let (user, password) = address.credentials()?;
+        let recipe = option("recipe").unwrap_or("queue").to_owned();
+        // What others use as it is has nothing of ours in front.
+        let prefix = if recipe == "queue" { PREFIX } else { "" };
         Ok(Self {
             hosts: address.hosts(6379)?,
             user,
             password,
             database,
-            recipe: option("recipe").unwrap_or("queue").to_owned(),
-            prefix: option("prefix").unwrap_or(PREFIX).to_owned(),
+            prefix: option("prefix").unwrap_or(prefix).to_owned(),
+            recipe,
             timeout: address.span("timeout")?.unwrap_or(Duration::from_secs(2)),
             barging: address.flag("barging")?,
             allow_eviction: address.flag("allow_eviction")?,
