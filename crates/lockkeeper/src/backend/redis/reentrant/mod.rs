@@ -17,8 +17,6 @@
 mod keys;
 mod owner;
 mod scripts;
-#[cfg(test)]
-mod tests;
 mod view;
 mod wait;
 
