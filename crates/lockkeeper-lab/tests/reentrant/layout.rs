@@ -160,8 +160,11 @@ async fn what_is_no_lock_is_refused_and_left_alone() {
     let (keeper, _) = stage.keeper().await;
     stage.command::<()>("SET text value");
     stage.command::<()>("HSET data mode dark name theirs");
+    stage.command::<()>("HSET session user theirs");
+    stage.command::<()>("PEXPIRE session 60000");
+    stage.command::<()>("HSET counters hits 7 misses 1");
     stage.command::<()>("SET lockkeeper:reentrant:{notes} value");
-    for name in ["text", "data", "notes"] {
+    for name in ["text", "data", "session", "counters", "notes"] {
         let error = keeper.lock(name).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Store, "{error}");
         assert!(error.to_string().contains("holds something else"), "{error}");
@@ -170,4 +173,5 @@ async fn what_is_no_lock_is_refused_and_left_alone() {
     assert!(keeper.list("").await.unwrap().is_empty());
     assert_eq!(stage.command::<String>("GET text"), "value");
     assert_eq!(stage.hash("data").len(), 2);
+    assert_eq!(stage.hash("counters"), map(&[("hits", "7"), ("misses", "1")]));
 }

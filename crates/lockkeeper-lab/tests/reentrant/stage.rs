@@ -8,6 +8,7 @@ use redis::Connection;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(crate) struct Stage {
     _server: Server,
@@ -31,7 +32,10 @@ impl Stage {
 
     /// Another connection, to listen on.
     pub(crate) fn another(&self) -> Connection {
-        redis::Client::open(&self.url[..]).unwrap().get_connection().unwrap()
+        let connection = redis::Client::open(&self.url[..]).unwrap().get_connection().unwrap();
+        // A message that never comes is a failure, not a wait.
+        connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        connection
     }
 
     pub(crate) fn command<T: redis::FromRedisValue>(&mut self, words: &str) -> T {

@@ -1,6 +1,7 @@
 //! Who tries when something is said, and what becomes of a lost connection.
 
 use crate::stage::Stage;
+use lockkeeper::ErrorKind;
 use std::time::{Duration, Instant};
 
 const CHANNEL: &str = "redisson_lock__channel:{a}";
@@ -117,4 +118,17 @@ async fn channels_nobody_listens_to_are_given_up() {
     }
     let channels: Vec<String> = stage.command("PUBSUB CHANNELS redisson*");
     assert!(channels.len() <= 2 + 32, "{} channels are still subscribed to", channels.len());
+}
+
+/// To poll instead would be to hide it.
+#[tokio::test]
+async fn one_who_may_not_listen_is_told() {
+    let mut stage = Stage::new();
+    let (keeper, _) = stage.keeper().await;
+    hold(&mut stage);
+    stage.command::<()>("ACL SETUSER default resetchannels &lockkeeper:*");
+    let before = Instant::now();
+    let error = keeper.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(before.elapsed() < Duration::from_secs(8), "it took {:?}", before.elapsed());
 }

@@ -69,14 +69,12 @@ impl Listener {
             listening: self.listening.clone(),
         };
         let mut fresh = self.route.connect_listening(move |push| ear.hear(&push)).await?;
-        let mut wanted = self.channels.names();
-        current.subscribed = wanted.iter().cloned().collect();
-        wanted.push(self.channel.clone());
-        fresh.subscribe(wanted).await.map_err(|error| self.route.explain(error))?;
+        fresh.subscribe(&self.channel).await.map_err(|error| self.route.explain(error))?;
         current.connection = Some(fresh);
         self.listening.store(number, Ordering::Release);
         drop(current);
-        // What was said before we listened was not heard.
+        // What was said before we listened was not heard; and whoever wants to hear more than our
+        // own channel has to subscribe to it again.
         self.roll.hurry();
         self.channels.hurry();
         Ok(())

@@ -30,6 +30,8 @@ if kind == 'hash' then
   mode, lock.mode = lock.mode, nil
   foreign = mode and mode ~= 'read' and mode ~= 'write'
   for _, count in pairs(lock) do foreign = foreign or not tonumber(count) end
+  -- No lock is without an end; numbers that someone keeps in a hash are.
+  foreign = foreign or redis.call('PTTL', KEYS[1]) == -1
 end
 
 -- A claim is written as expiry, token, since, field, the channel of its keeper, owner, whom, note,

@@ -98,6 +98,11 @@ impl Wait<'_> {
             // What is said from here on calls for another look; what was said before is seen.
             attention.begin();
             let subscribed = listener.subscribe(&attention).await;
+            if let Err(error) = subscribed.as_ref()
+                && error.kind() != ErrorKind::Unavailable
+            {
+                return subscribed.map(|()| None);
+            }
             let sleep = match self.ask().await? {
                 Some(Answer::Granted(grant)) => return Ok(Some(grant)),
                 // A moment later, so that what ends then has ended.
