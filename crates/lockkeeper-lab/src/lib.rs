@@ -6,9 +6,11 @@
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
 //! - [`picture`]: the history as a page to look at.
+//! - [`server`]: real servers on demand, and ways to break them.
 //! - [`workload`]: the clients, the resources they write to, and the faults.
 
 pub mod check;
 pub mod history;
 pub mod picture;
+pub mod server;
 pub mod workload;

@@ -1,10 +1,11 @@
-//! `lab run` and `lab check`.
+//! `lab run` and its siblings.
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lockkeeper_lab::check::{self, Demands, Report, Verdict};
 use lockkeeper_lab::history::Record;
 use lockkeeper_lab::picture;
+use lockkeeper_lab::server;
 use lockkeeper_lab::workload::{self, RunArguments, WorkArguments};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +30,17 @@ enum Verb {
         #[arg(long)]
         fair: bool,
     },
+    /// Start one of each server, and wait for Ctrl-C
+    Servers,
+    /// Install what the servers need, if it is missing
+    Setup,
+    /// Run a command with one of each server in its environment
+    #[command(hide = true)]
+    WithServers {
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// One process of a run
     #[command(hide = true)]
     Work(WorkArguments),
@@ -41,6 +53,9 @@ fn main() -> Result<ExitCode> {
             runtime.block_on(workload::work(arguments))?;
             Ok(ExitCode::SUCCESS)
         }
+        Verb::Servers => server::servers().map(|()| ExitCode::SUCCESS),
+        Verb::Setup => server::setup().map(|()| ExitCode::SUCCESS),
+        Verb::WithServers { command } => server::with_servers(&command),
         Verb::Run(arguments) => run(&arguments),
         Verb::Check { history, fair } => {
             let records = workload::load(&history)?;

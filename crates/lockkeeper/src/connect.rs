@@ -54,7 +54,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             Ok(Arc::new(memory::Memory::new()))
         }
         #[cfg(feature = "redis")]
-        "redis" => crate::backend::redis::open(&address).await,
+        "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
+            crate::backend::redis::open(&address).await
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             // Opening waits for a file that another process is just making.

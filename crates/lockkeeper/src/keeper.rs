@@ -157,6 +157,35 @@ impl Keeper {
         }
     }
 
+    /// Reserves `count` numbers in a row that nobody else gets under `name`, and returns the
+    /// first; see [`Sequencer`](crate::backend::Sequencer::reserve).
+    ///
+    /// # Errors
+    /// `Unsupported` where the store keeps no count; else what the store said.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: numbers reserved for no one are a gap.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let first = keeper.reserve("invoices", 10, 1000).await?;
+    /// assert_eq!(first, 1000);
+    /// assert_eq!(keeper.reserve("invoices", 1, 0).await?, 1010);
+    /// # Ok(()) }
+    /// ```
+    pub async fn reserve(&self, name: &str, count: u32, floor: u64) -> Result<u64> {
+        let name = Name::new(name)?;
+        if count == 0 {
+            return Err(Error::new(ErrorKind::Config, "at least one number is reserved"));
+        }
+        let sequencer = self.core.backend.sequencer().ok_or_else(|| {
+            let message = format!("{} keeps no count: memory: and redis: do", self.core.backend);
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        sequencer.reserve(&name, count, floor).await
+    }
+
     fn inspector(&self) -> Result<&dyn crate::backend::Inspector> {
         let inspector = self.core.backend.inspector();
         inspector.ok_or_else(|| unsupported(&self.core, "way to list holders", |_| true))

@@ -8,13 +8,18 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test       everything that must hold: format, lints, docs, tests, examples, licences
+  setup      install the servers that the tests use, if they are missing
+  servers    start one of each server and print their URLs
   bench      the figures the README names, as ratios measured in one run
   table      print the capability table of the README";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test(),
+        ["test"] => test_with_servers(),
+        [STEPS_ONLY] => test(),
+        ["setup"] => cargo(&[LAB, &["setup"]].concat()),
+        ["servers"] => cargo(&[LAB, &["servers"]].concat()),
         ["bench"] => cargo(&["bench", "--package", "lockkeeper"]),
         ["table"] => {
             cargo(&["run", "--quiet", "--package", "lockkeeper-cli", "--", "recipes", "--markdown"])
@@ -25,6 +30,19 @@ fn main() -> Result<()> {
         }
         _ => bail!("there is no such command\n\n{USAGE}"),
     }
+}
+
+/// The lab is run, not linked: this program stays quick to build.
+const LAB: &[&str] = &["run", "--quiet", "--package", "lockkeeper-lab", "--"];
+/// What `test` is told by itself when the servers are there.
+const STEPS_ONLY: &str = "test-with-the-servers-there";
+
+fn test_with_servers() -> Result<()> {
+    announce("servers");
+    cargo(&[LAB, &["setup"]].concat())?;
+    let itself = std::env::current_exe()?;
+    let itself = itself.to_str().context("this program has a strange path")?;
+    cargo(&[LAB, &["with-servers", "--", itself, STEPS_ONLY]].concat())
 }
 
 /// One thing that must hold.

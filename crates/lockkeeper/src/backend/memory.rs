@@ -5,7 +5,7 @@
 
 use crate::backend::{
     Alarm, Backend, Capability, Claim, ClaimId, FencingToken, Grant, HolderView, Inspector, Lease,
-    LockView, LossReason, Mode, Moment, Name, Patience, Reach, Standing, WaiterView,
+    LockView, LossReason, Mode, Moment, Name, Patience, Reach, Sequencer, Standing, WaiterView,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -28,6 +28,8 @@ pub struct Memory {
 struct Table {
     /// Only names that are held or waited for.
     lines: BTreeMap<Name, Line>,
+    /// The next number of each sequence.
+    sequences: BTreeMap<Name, u64>,
     /// The largest token given, of whatever name.
     last_token: u64,
     /// Where the search for names that nobody asks for any more goes on.
@@ -132,6 +134,21 @@ impl Backend for Memory {
 
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
+    }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Sequencer for Memory {
+    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
+        let mut table = self.table();
+        let next = table.sequences.entry(name.clone()).or_insert(1);
+        let first = floor.max(*next);
+        *next = first.saturating_add(u64::from(count));
+        Ok(first)
     }
 }
 

@@ -46,6 +46,11 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Who holds and who waits, where the store can tell.
     fn inspector(&self) -> Option<&dyn Inspector>;
+
+    /// Numbers that nobody else gets, where the store can keep count.
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        None
+    }
 }
 
 /// A claim that won.
@@ -176,6 +181,18 @@ pub trait Inspector: Send + Sync {
     /// The holder is told, but may still be at work: only a resource that checks the token is
     /// safe from it.
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool>;
+}
+
+/// Keeps count, so that no two callers get the same number.
+#[async_trait]
+pub trait Sequencer: Send + Sync {
+    /// Reserves `count` numbers in a row and returns the first: above every number reserved for
+    /// `name` before, and not below `floor`. There may be gaps: an answer that is lost takes its
+    /// numbers with it.
+    ///
+    /// A store that lost its count starts again at `floor`, so give one that is above every
+    /// number you know to have been used.
+    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64>;
 }
 
 /// A name and everyone at it.

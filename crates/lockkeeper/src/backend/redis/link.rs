@@ -1,71 +1,51 @@
-//! The way to Redis: one connection for all commands of a keeper.
+//! The connection for the commands of a keeper.
 
+use super::route::{Host, Route, Wire};
 use super::script::Script;
 use super::trouble::{self, Remedy};
-use crate::error::Result;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, PushInfo, RedisError, RedisResult,
-    ServerErrorKind, Value,
-};
+use crate::backend::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Where Redis is and how to get there.
-pub(super) struct Route {
-    client: Client,
-    timeout: Duration,
-    /// The server for people, without secrets.
-    shown: String,
-}
+/// How often sentinels are asked whether the primary is still the one we talk to. One that was
+/// cut off from them would not tell us that there is another.
+const ASK_SENTINELS: Duration = Duration::from_secs(3);
 
-impl Route {
-    pub(super) fn new(info: ConnectionInfo, timeout: Duration, shown: String) -> Result<Self> {
-        let client = Client::open(info).map_err(|error| trouble::explain(error, &shown))?;
-        Ok(Self { client, timeout, shown })
-    }
-
-    fn config(&self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(Some(self.timeout))
-    }
-
-    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        self.client.get_multiplexed_async_connection_with_config(&self.config()).await
-    }
-
-    /// A connection of its own whose messages go to `hear`.
-    pub(super) async fn connect_listening(
-        &self,
-        hear: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection> {
-        let config = self.config().set_push_sender(hear);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        connecting.await.map_err(|error| self.explain(error))
-    }
-
-    pub(super) fn explain(&self, error: RedisError) -> crate::Error {
-        trouble::explain(error, &self.shown)
-    }
-
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
-    }
-}
-
-/// The connection for commands, made anew when it broke.
+/// One connection that everyone shares, made anew when it broke.
 pub(super) struct Link {
     pub(super) route: Arc<Route>,
-    current: Mutex<(u64, Option<MultiplexedConnection>)>,
+    current: Mutex<Current>,
     /// So that many who find the connection broken make one new one.
     connecting: tokio::sync::Mutex<()>,
+    /// Connections to wait for replicas on, which would hold up everyone else.
+    synced: Mutex<Vec<Wire>>,
+    replicas: u32,
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Current {
+    number: u64,
+    wire: Option<Wire>,
+    primary: Option<Host>,
+    asked_sentinels: Option<Moment>,
 }
 
 impl Link {
-    pub(super) fn new(route: Arc<Route>) -> Self {
-        Self { route, current: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+    /// With `replicas`, every claim and every renewal counts only once so many have it.
+    pub(super) fn new(route: Arc<Route>, replicas: u32, timeout: Duration) -> Self {
+        Self {
+            route,
+            current: Mutex::default(),
+            connecting: tokio::sync::Mutex::new(()),
+            synced: Mutex::default(),
+            replicas,
+            patience: timeout / 2,
+        }
     }
 
     /// Runs a script that does the same when it is run twice.
@@ -75,53 +55,168 @@ impl Link {
         keys: &[&str],
         arguments: &[&[u8]],
     ) -> Result<Value> {
-        match self.send(&script.call(keys, arguments)).await {
+        self.call_or_again(script, keys, arguments, arguments).await
+    }
+
+    /// Runs a script; with the arguments `again` if it may have been run before.
+    async fn call_or_again(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&[u8]],
+        again: &[&[u8]],
+    ) -> Result<Value> {
+        let first = script.call(keys, arguments);
+        let answer = match self.send(&first, &script.call(keys, again)).await {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                self.send(&script.call_in_full(keys, arguments)).await
+                let in_full = script.call_in_full(keys, again);
+                self.send(&in_full, &in_full).await
             }
             answer => answer,
+        };
+        answer.map_err(|error| self.route.explain(error))
+    }
+
+    /// As [`call`](Self::call), with other arguments if it may have been run before; and if
+    /// replicas were asked for, waits until they have it. An error means that it is not known to
+    /// be safe from a failover.
+    pub(super) async fn call_safely(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&[u8]],
+        again: &[&[u8]],
+    ) -> Result<Value> {
+        // The driver of a cluster repeats commands as it sees fit.
+        let arguments = if self.route.is_cluster() { again } else { arguments };
+        if self.replicas == 0 {
+            return self.call_or_again(script, keys, arguments, again).await;
         }
-        .map_err(|error| self.route.explain(error))
+        let kept = self.idle().pop();
+        let answers = match kept {
+            Some(wire) => match self.sync(wire, script, keys, arguments).await {
+                Err(error) if trouble::remedy(&error) == Remedy::Reconnect => {
+                    self.idle().clear();
+                    self.sync_anew(script, keys, again).await
+                }
+                answers => answers,
+            },
+            None => self.sync_anew(script, keys, arguments).await,
+        };
+        let (answer, acknowledged) = answers.map_err(|error| self.route.explain(error))?;
+        if acknowledged < i64::from(self.replicas) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "only {acknowledged} of the {} replicas that ?replicas asks for have the lock",
+                    self.replicas
+                ),
+            ));
+        }
+        Ok(answer)
+    }
+
+    pub(super) fn asks_replicas(&self) -> bool {
+        self.replicas > 0
+    }
+
+    async fn sync_anew(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&[u8]],
+    ) -> RedisResult<(Value, i64)> {
+        self.sync(self.route.connect().await?, script, keys, arguments).await
+    }
+
+    async fn sync(
+        &self,
+        mut wire: Wire,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&[u8]],
+    ) -> RedisResult<(Value, i64)> {
+        let first = self.then_wait(&mut wire, script.call(keys, arguments)).await;
+        let answers = match first {
+            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+                self.then_wait(&mut wire, script.call_in_full(keys, arguments)).await
+            }
+            answers => answers,
+        }?;
+        self.idle().push(wire);
+        Ok(answers)
+    }
+
+    async fn then_wait(&self, wire: &mut Wire, command: Cmd) -> RedisResult<(Value, i64)> {
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.add_command(command);
+        let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
+        pipeline.cmd("WAIT").arg(self.replicas).arg(patience);
+        pipeline.query_async(wire).await
+    }
+
+    /// A connection to every server that has keys of its own.
+    pub(super) async fn every_primary(&self) -> Result<Vec<Wire>> {
+        let explain = |error| self.route.explain(error);
+        if !self.route.is_cluster() {
+            let (_, wire) = self.connection(0).await.map_err(explain)?;
+            return Ok(vec![wire]);
+        }
+        let mut ask = redis::cmd("CLUSTER");
+        ask.arg("NODES");
+        let nodes = match self.command(&ask).await? {
+            Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+            Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
+            _ => String::new(),
+        };
+        let mut wires = Vec::new();
+        for host in primaries_in(&nodes) {
+            wires.push(self.route.connect_to(&host).await.map_err(explain)?);
+        }
+        Ok(wires)
     }
 
     /// Sends a command that does the same when it is sent twice.
     pub(super) async fn command(&self, command: &Cmd) -> Result<Value> {
-        self.send(command).await.map_err(|error| self.route.explain(error))
+        self.send(command, command).await.map_err(|error| self.route.explain(error))
     }
 
-    /// Sends it, and once more on a new connection if the old one turns out to be closed: by a
+    /// Sends it, and `again` on a new connection if the old one turns out to be closed: by a
     /// server that was restarted, or with the runtime it lived on.
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let (number, connection) = self.connection(0).await?;
-        let error = match self.try_once(number, connection, command).await {
+    async fn send(&self, command: &Cmd, again: &Cmd) -> RedisResult<Value> {
+        if self.route.has_sentinels() {
+            self.follow_the_primary().await;
+        }
+        let (number, wire) = self.connection(0).await?;
+        let error = match self.try_once(number, wire, command).await {
             Err(error) if trouble::remedy(&error) == Remedy::Reconnect => error,
             answer => return answer,
         };
         tracing::debug!(%error, "connecting again");
-        let (number, connection) = self.connection(number).await?;
-        self.try_once(number, connection, command).await
+        let (number, wire) = self.connection(number).await?;
+        self.try_once(number, wire, again).await
     }
 
-    async fn try_once(
-        &self,
-        number: u64,
-        mut connection: MultiplexedConnection,
-        command: &Cmd,
-    ) -> RedisResult<Value> {
-        let answer = connection.req_packed_command(command).await.and_then(Value::extract_error);
+    async fn try_once(&self, number: u64, mut wire: Wire, command: &Cmd) -> RedisResult<Value> {
+        let answer = wire.req_packed_command(command).await.and_then(Value::extract_error);
         if let Err(error) = &answer
             && trouble::remedy(error) != Remedy::None
         {
-            let mut current = self.current();
-            if current.0 == number {
-                current.1 = None;
-            }
+            self.let_go(number);
         }
         answer
     }
 
+    fn let_go(&self, number: u64) {
+        let mut current = self.current();
+        if current.number == number {
+            current.wire = None;
+            self.idle().clear();
+        }
+    }
+
     /// The connection in use, if it has a number greater than `after`; else a new one.
-    async fn connection(&self, after: u64) -> RedisResult<(u64, MultiplexedConnection)> {
+    async fn connection(&self, after: u64) -> RedisResult<(u64, Wire)> {
         if let Some(found) = self.newer_than(after) {
             return Ok(found);
         }
@@ -131,29 +226,64 @@ impl Link {
         }
         let fresh = self.route.connect().await?;
         let mut current = self.current();
-        let number = current.0 + 1;
-        *current = (number, Some(fresh.clone()));
-        Ok((number, fresh))
+        current.number += 1;
+        current.wire = Some(fresh.clone());
+        Ok((current.number, fresh))
     }
 
-    fn newer_than(&self, after: u64) -> Option<(u64, MultiplexedConnection)> {
+    fn newer_than(&self, after: u64) -> Option<(u64, Wire)> {
         let current = self.current();
-        current.1.clone().filter(|_| current.0 > after).map(|connection| (current.0, connection))
+        let wire = current.wire.clone().filter(|_| current.number > after)?;
+        Some((current.number, wire))
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, (u64, Option<MultiplexedConnection>)> {
+    /// Lets go of a primary that the sentinels have replaced.
+    async fn follow_the_primary(&self) {
+        let number = {
+            let mut current = self.current();
+            let now = Moment::now();
+            if current.asked_sentinels.is_some_and(|asked| now.since(asked) < ASK_SENTINELS) {
+                return;
+            }
+            current.asked_sentinels = Some(now);
+            current.number
+        };
+        let Some(primary) = self.route.current_primary().await else { return };
+        let mut current = self.current();
+        let before = current.primary.replace(primary);
+        if before.is_some() && before != current.primary {
+            drop(current);
+            self.let_go(number);
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Route({})", self.shown)
-    }
+/// The primaries that answer, in what CLUSTER NODES says: a line each, with
+/// `id host:port@bus[,name] flags …`.
+fn primaries_in(nodes: &str) -> Vec<Host> {
+    let primary = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (address, flags) = (words.next()?, words.next()?);
+        let mut flags = flags.split(',');
+        if !flags.clone().any(|flag| flag == "master") || flags.any(|flag| flag == "fail") {
+            return None;
+        }
+        let (host, port) = address.split('@').next()?.rsplit_once(':')?;
+        Some((host.to_owned(), port.parse().ok()?))
+    };
+    nodes.lines().filter_map(primary).collect()
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.route.shown)
+        write!(f, "Link({})", self.route.shown())
     }
 }

@@ -1,8 +1,8 @@
 //! The one connection of a keeper that messages arrive on.
 
 use super::channels::{Attention, Channels};
-use super::link::Route;
 use super::roll::Roll;
+use super::route::Route;
 use crate::backend::LossReason;
 use crate::error::Result;
 use redis::aio::MultiplexedConnection;

@@ -8,7 +8,9 @@ mod options;
 pub mod queue;
 pub mod reentrant;
 mod roll;
+mod route;
 mod script;
+mod sequence;
 mod trouble;
 mod vigil;
 
@@ -16,32 +18,40 @@ use crate::address::Address;
 use crate::backend::Backend;
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
-use link::{Link, Route};
+use link::Link;
 use options::Options;
+use route::Route;
 use std::sync::Arc;
 
 /// Opens the recipe that the URL names.
 pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
     let options = Options::read(address)?;
     let url = address.to_string();
-    let route = Arc::new(Route::new(options.info()?, options.timeout, url.clone())?);
-    let link = Link::new(route);
+    let route = Arc::new(Route::new(options.way.clone(), options.door.clone(), url.clone()));
+    let link = Link::new(route, options.replicas, options.timeout);
     match options.recipe.as_str() {
         "queue" => {
             options.check_eviction(&link).await?;
             let keeper = ClaimIds::new()?.next().to_string();
-            let Options { prefix, barging, .. } = options;
+            let (prefix, barging) = (options.prefix_or_default(), options.barging);
             let settings = queue::Settings { prefix, keeper, barging, url };
             Ok(Arc::new(queue::Queue::open(link, settings).await?))
         }
         "reentrant" => {
             address.only_options(reentrant::OPTIONS)?;
+            if link.route.is_cluster() {
+                // Locks would hold all the same, but neither side would hear the other's releases.
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "recipe=reentrant is not offered in a cluster, where Redisson publishes to \
+                     shards: use one primary, or the recipe queue",
+                ));
+            }
             options.check_eviction(&link).await?;
-            let keeper = ClaimIds::new()?.next().to_string();
             let settings = reentrant::Settings {
-                prefix: options.prefix,
-                keeper,
-                clustered: false,
+                prefix: options.prefix.clone().unwrap_or_default(),
+                keeper: ClaimIds::new()?.next().to_string(),
+                clustered: link.route.is_cluster(),
                 publish: "PUBLISH",
                 url,
             };

@@ -2,26 +2,38 @@
 
 use super::key::PREFIX;
 use super::link::Link;
+use super::route::{Door, Way};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind, Result};
-use redis::{
-    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, Value,
-};
+use redis::{ClientTlsConfig, TlsCertificates, Value};
 use std::time::Duration;
 
-const KNOWN: &[&str] = &["recipe", "prefix", "timeout", "barging", "allow_eviction"];
+/// Options that every scheme takes.
+const KNOWN: &[&str] = &[
+    "recipe",
+    "prefix",
+    "timeout",
+    "barging",
+    "allow_eviction",
+    "replicas",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+    "sentinel_user",
+    "sentinel_password",
+];
 
 /// A Redis URL, taken apart.
 #[derive(Debug)]
 pub(super) struct Options {
-    pub(super) hosts: Vec<(String, u16)>,
-    user: Option<String>,
-    password: Option<String>,
-    database: i64,
+    pub(super) way: Way,
+    pub(super) door: Door,
     pub(super) recipe: String,
-    pub(super) prefix: String,
+    pub(super) prefix: Option<String>,
     pub(super) timeout: Duration,
     pub(super) barging: bool,
+    pub(super) replicas: u32,
     allow_eviction: bool,
 }
 
@@ -29,51 +41,66 @@ impl Options {
     pub(super) fn read(address: &Address) -> Result<Self> {
         address.only_options(KNOWN)?;
         let option = |name: &str| address.options.get(name).map(String::as_str);
-        let database = match address.path.trim_matches('/') {
+        let hosts = |port| address.hosts(port);
+        let path = address.path.trim_matches('/');
+        let (way, database) = match address.scheme.as_str() {
+            "redis+sentinel" => {
+                let (master, database) = path.split_once('/').unwrap_or((path, ""));
+                if master.is_empty() {
+                    return Err(config(
+                        "which primary do the sentinels watch? Write \
+                         redis+sentinel://host1,host2,host3/its-name",
+                    ));
+                }
+                let sentinels = hosts(26379)?;
+                let user = option("sentinel_user").map(str::to_owned);
+                let password = option("sentinel_password").map(str::to_owned);
+                (Way::Sentinels { sentinels, master: master.to_owned(), user, password }, database)
+            }
+            "redis+cluster" => match path {
+                "" | "0" => (Way::Cluster(hosts(6379)?), ""),
+                _ => return Err(config("a cluster has only database 0: leave it out")),
+            },
+            _ => match &hosts(6379)?[..] {
+                [host] => (Way::One(host.clone()), path),
+                _ => {
+                    return Err(config(
+                        "redis:// names one server: for several see redis+sentinel:// and \
+                         redis+cluster://",
+                    ));
+                }
+            },
+        };
+        let database = match database {
             "" => 0,
             number => number.parse().map_err(|_| {
-                config(format!("{number:?} is no database: write redis://host/0 for number 0"))
+                config(&format!("{number:?} is no database: write redis://host/0 for number 0"))
             })?,
         };
         let (user, password) = address.credentials()?;
-        let recipe = option("recipe").unwrap_or("queue").to_owned();
-        // What others use as it is has nothing of ours in front.
-        let prefix = if recipe == "queue" { PREFIX } else { "" };
+        let tls = (address.scheme == "rediss" || address.flag("tls")?)
+            .then(|| certificates(&option))
+            .transpose()?;
+        let timeout = address.span("timeout")?.unwrap_or(Duration::from_secs(2));
         Ok(Self {
-            hosts: address.hosts(6379)?,
-            user,
-            password,
-            database,
-            prefix: option("prefix").unwrap_or(prefix).to_owned(),
-            recipe,
-            timeout: address.span("timeout")?.unwrap_or(Duration::from_secs(2)),
+            way,
+            door: Door { user, password, database, tls, timeout },
+            recipe: option("recipe").unwrap_or("queue").to_owned(),
+            prefix: option("prefix").map(str::to_owned),
+            timeout,
             barging: address.flag("barging")?,
+            replicas: match option("replicas") {
+                None => 0,
+                Some(number) => number
+                    .parse()
+                    .map_err(|_| config("the option replicas is a number, such as 1"))?,
+            },
             allow_eviction: address.flag("allow_eviction")?,
         })
     }
 
-    pub(super) fn info(&self) -> Result<ConnectionInfo> {
-        let [(host, port)] = &self.hosts[..] else {
-            return Err(config(
-                "redis:// names one server: for several see redis+sentinel:// and redis+cluster://"
-                    .to_owned(),
-            ));
-        };
-        let mut settings = RedisConnectionInfo::default()
-            .set_db(self.database)
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("lockkeeper", env!("CARGO_PKG_VERSION"));
-        if let Some(user) = &self.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &self.password {
-            settings = settings.set_password(password);
-        }
-        let address = ConnectionAddr::Tcp(host.clone(), *port);
-        let info = address.into_connection_info().map_err(|error| config(error.to_string()))?;
-        // Off by default, which costs up to two thirds of the throughput.
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
+    pub(super) fn prefix_or_default(&self) -> String {
+        self.prefix.clone().unwrap_or_else(|| PREFIX.to_owned())
     }
 
     /// Refuses a server that may throw locks away when its memory is full.
@@ -81,28 +108,66 @@ impl Options {
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("maxmemory-policy");
         let policy = match link.command(&ask).await {
-            Ok(Value::Map(pairs)) => pairs.into_iter().next().map(|(_, policy)| policy),
-            Ok(Value::Array(pair)) => pair.into_iter().nth(1),
-            Ok(_) => None,
+            Ok(answer) => policy_in(&answer),
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Store) => {
                 tracing::warn!(%error, "cannot see whether Redis may evict locks");
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        let Some(Value::BulkString(policy)) = policy else { return Ok(()) };
-        let policy = String::from_utf8_lossy(&policy);
-        if policy == "noeviction" || self.allow_eviction {
-            return Ok(());
+        match policy {
+            Some(policy) if policy != "noeviction" && !self.allow_eviction => {
+                Err(config(&format!(
+                    "{} may throw locks away when its memory is full (maxmemory-policy is \
+                     {policy}): set it to noeviction, or say ?allow_eviction=true",
+                    link.route.shown()
+                )))
+            }
+            _ => Ok(()),
         }
-        Err(config(format!(
-            "{} may throw locks away when its memory is full (maxmemory-policy is {policy}): set \
-             it to noeviction, or say ?allow_eviction=true",
-            link.route.shown()
-        )))
     }
 }
 
-fn config(message: String) -> Error {
+/// The policy in an answer to CONFIG GET; any that evicts, where several nodes answer.
+fn policy_in(answer: &Value) -> Option<String> {
+    match answer {
+        Value::Map(pairs) => {
+            let found = pairs.iter().filter_map(|(key, value)| match value {
+                Value::BulkString(policy) => Some(String::from_utf8_lossy(policy).into_owned()),
+                nested => policy_in(nested).or_else(|| policy_in(key)),
+            });
+            let found: Vec<String> = found.collect();
+            found.iter().find(|policy| *policy != "noeviction").or(found.first()).cloned()
+        }
+        Value::Array(parts) => match &parts[..] {
+            [Value::BulkString(_), Value::BulkString(policy)] => {
+                Some(String::from_utf8_lossy(policy).into_owned())
+            }
+            parts => parts.iter().find_map(policy_in),
+        },
+        _ => None,
+    }
+}
+
+fn certificates<'a>(option: &impl Fn(&str) -> Option<&'a str>) -> Result<TlsCertificates> {
+    let file = |name: &str| {
+        let read = |path: &str| {
+            std::fs::read(path).map_err(|error| {
+                config(&format!("the file that the option {name} names cannot be read"))
+                    .with("file", path)
+                    .caused_by(error)
+            })
+        };
+        option(name).map(read).transpose()
+    };
+    let client_tls = match (file("cert")?, file("key")?) {
+        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
+        (None, None) => None,
+        _ => return Err(config("the options cert and key go together")),
+    };
+    Ok(TlsCertificates { client_tls, root_cert: file("ca")? })
+}
+
+fn config(message: &str) -> Error {
     Error::new(ErrorKind::Config, message)
 }

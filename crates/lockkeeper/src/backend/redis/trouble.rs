@@ -42,7 +42,8 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
             ErrorKind::Unavailable,
             format!("{at} has fewer replicas than its min-replicas-to-write asks for"),
         ),
-        (_, Some("WRONGTYPE" | "FOREIGN")) => (
+        // From our own scripts, which can raise no other code.
+        (_, code) if code == Some("WRONGTYPE") || error.to_string().contains("FOREIGN") => (
             ErrorKind::Store,
             format!(
                 "a key of {at} that the lock needs holds something else: choose another name, or a prefix in the URL"

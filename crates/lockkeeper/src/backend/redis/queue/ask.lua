@@ -1,15 +1,31 @@
--- ARGV: id, mode, ttl, owner, keeper, whom and note, whether to queue, whether it was asked for
--- before, whether newcomers may go first.
--- Returns the token; or queued, place, ms until someone may be over, stamp; or busy; or uncovered, mode.
+-- ARGV: id, ttl, the record from the keeper on, and four flags: exclusive, may queue, was asked
+-- for before, newcomers may go first.
+-- Returns the token; or queued, place, ms until someone may be over, stamp; or busy; or uncovered,
+-- mode.
 local value = redis.call('GET', KEYS[1])
-local letter = value and string.byte(value)
-if ARGV[2] == 'x' and ARGV[8] == '0' then
+local letter, flags = value and string.byte(value), ARGV[4]
+if string.byte(flags) == 49 then
   if letter == 70 or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
     local clock = redis.call('TIME')
     local token = math.floor((clock[1] * 1000000 + clock[2]) * 1.024)
     if value then token = math.max(token, tonumber(string.sub(value, 2)) + 1) end
-    redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. string.format('\n%.0f\n%s%03d\n', token, clock[1], clock[2] / 1000)
-      .. ARGV[5] .. '\nx\n' .. ARGV[3] .. '\n' .. ARGV[4] .. '\n' .. ARGV[6], 'PX', ARGV[3])
+    redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. '\n' .. string.format('%.0f', token) .. '\n0\n' .. ARGV[3],
+      'PX', ARGV[2])
     return token
+  end
+  -- Held by one who does not leave it to us: into the queue.
+  if (letter == 88 or letter == 89) and string.sub(flags, 2, 4) == '100'
+    and not string.find(value, string.match(ARGV[3], '\n%d+(\n[^\n]*\n)'), 1, true) then
+    local clock = redis.call('TIME')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    local place = redis.call('RPUSH', KEYS[2], ARGV[1] .. '\n0\n' .. string.format('%.0f', now) .. '\n' .. ARGV[3])
+    local first = redis.call('HSET', KEYS[3], 'a' .. string.sub(ARGV[3], 1, 32), string.format('%.0f', now + 2000))
+    if first == 1 or place == 1 then
+      redis.call('PEXPIRE', KEYS[2], 60000)
+      if redis.call('PTTL', KEYS[3]) < 60000 then redis.call('PEXPIRE', KEYS[3], 60000) end
+    end
+    if letter == 88 then redis.call('SETRANGE', KEYS[1], 0, 'Y') end
+    local stamp = math.max(tonumber(string.match(value, '\n(%d+)')), math.floor((clock[1] * 1000000 + clock[2]) * 1.024))
+    return { 'queued', place, redis.call('PTTL', KEYS[1]), string.format('%.0f', stamp) }
   end
 end

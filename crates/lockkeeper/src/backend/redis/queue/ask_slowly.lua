@@ -1,18 +1,20 @@
-local id, mode, ttl, owner, keeper = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local may_queue, again, barging = ARGV[7] == '1', ARGV[8] == '1', ARGV[9] == '1'
+local function flagged(at) return string.sub(ARGV[4], at, at) == '1' end
+local claim = read(ARGV[1] .. '\n0\n' .. digits(now) .. '\n' .. ARGV[3])
+local id, mode = claim.id, claim.mode
+local may_queue, again, barging = flagged(2), flagged(3), flagged(4)
 load()
-if again then
-  for _, holder in ipairs(holders) do
-    if holder.id == id and holder.expires > now then
-      holder.expires, holder.fresh = now + holder.ttl, true
-      advance()
-      store()
-      return holder.token
-    end
+for _, holder in ipairs(holders) do
+  if holder.id == id and holder.expires > now then
+    holder.expires, holder.fresh = now + holder.ttl, true
+    advance()
+    store()
+    return holder.token
   end
+end
+if again then
   for place, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     if string.sub(record, 1, #id) == id then
-      keep_waiting(keeper)
+      keep_waiting(claim.keeper)
       advance()
       store()
       for _, holder in ipairs(holders) do
@@ -24,10 +26,9 @@ if again then
 end
 if not (barging and form == 'G') then advance() end
 
-local claim = { id = id, since = now, keeper = keeper, mode = mode, ttl = ttl, owner = owner,
-  rest = ARGV[6], expires = now + ttl, fresh = true }
+claim.expires, claim.fresh = now + claim.ttl, true
 for _, holder in ipairs(holders) do
-  if holder.owner == owner and holder.id ~= '0' then
+  if holder.owner == claim.owner then
     local covers = holder.mode == 'x' or string.sub(holder.mode, 1, 1) == string.sub(mode, 1, 1)
     if covers then
       claim.token = holder.token
@@ -44,9 +45,8 @@ if fits(mode) and (barging or redis.call('EXISTS', KEYS[2]) == 0) then
   return claim.token
 end
 if may_queue then
-  claim.token = 0
   local place = redis.call('RPUSH', KEYS[2], written(claim))
-  keep_waiting(keeper)
+  keep_waiting(claim.keeper)
   store()
   return { 'queued', place, until_next(), digits(stamp()) }
 end

@@ -18,7 +18,7 @@ end
 advance()
 local answer = { alive, until_next(), digits(stamp()) }
 for _, holder in ipairs(holders) do
-  if holder.keeper == keeper and holder.id ~= '0' then
+  if holder.keeper == keeper then
     answer[#answer + 1] = holder.id
     answer[#answer + 1] = digits(holder.token)
     answer[#answer + 1] = holder.expires - now

@@ -5,8 +5,9 @@
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the desk
--- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each; the id 0 is
--- nobody's: released, but to stay for its shortest time. The key's own expiry is the claim's.
+-- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each. One without an
+-- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
+-- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
 -- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken.
 local LIFE = 2000
@@ -107,6 +108,9 @@ local function alive_until(keeper)
   return tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
 end
 
+-- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
+-- life, whereas a script that failed here would have done half of its work.
+--
 -- Grants to those at the head that fit, and tells each its token. What they get first lasts only
 -- as long as their keeper's last sign of life: the dead of one keeper cost that time once.
 local function advance()
@@ -124,7 +128,7 @@ local function advance()
       claim.token, claim.since, claim.fresh = next_token(), now, true
       claim.expires = math.min(now + claim.ttl, alive)
       holders[#holders + 1] = claim
-      redis.call('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+      redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
     else
       return
     end

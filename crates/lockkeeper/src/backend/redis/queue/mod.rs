@@ -9,10 +9,11 @@ use super::key::Keys;
 use super::link::Link;
 use super::listener::Listener;
 use super::roll::Roll;
+use super::sequence;
 use super::vigil::Vigil;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Moment, Name, Patience, Standing,
+    Moment, Name, Patience, Sequencer, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -103,6 +104,10 @@ impl Backend for Queue {
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
 }
 
 impl fmt::Display for Queue {
@@ -169,11 +174,19 @@ impl Inspector for Queue {
     }
 }
 
+#[async_trait]
+impl Sequencer for Queue {
+    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
+        sequence::reserve(&self.shared.link, &self.shared.prefix, name, count, floor).await
+    }
+}
+
 impl Shared {
     async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
         let arguments = [id.as_bytes(), ttl.as_bytes()];
-        match self.link.call(&self.scripts.renew, &keys.all(), &arguments).await? {
+        let script = &self.scripts.renew;
+        match self.link.call_safely(script, &keys.all(), &arguments, &arguments).await? {
             Value::Int(1) => Ok(Standing::Held),
             Value::Array(words) => Ok(Standing::Lost(match &words[..] {
                 [_, Value::BulkString(reason)] => {
@@ -193,13 +206,15 @@ impl Shared {
         may_be_queued: bool,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
-        let arguments = [id.as_bytes(), linger.as_bytes(), flag(may_be_queued), flag(self.barging)];
+        let flags = flags([may_be_queued, self.barging]);
+        let arguments = [id.as_bytes(), linger.as_bytes(), &flags];
         self.link.call(&self.scripts.release, &keys.all(), &arguments).await.map(|_| ())
     }
 }
 
-fn flag(set: bool) -> &'static [u8] {
-    if set { b"1" } else { b"0" }
+/// Yes and no, a letter each.
+fn flags<const N: usize>(set: [bool; N]) -> [u8; N] {
+    set.map(|set| if set { b'1' } else { b'0' })
 }
 
 fn strange(value: &Value) -> Error {

@@ -18,14 +18,16 @@ pub(super) struct Record<'a> {
 impl<'a> Record<'a> {
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let mut lines = text.splitn(9, '\n');
-        let (id, token, since) = (lines.next()?, lines.next()?, lines.next()?);
+        let (_id, token, since) = (lines.next()?, lines.next()?, lines.next()?);
         let (_keeper, mode, _ttl) = (lines.next()?, lines.next()?, lines.next()?);
         let owner = lines.next()?;
         // What was released but stays for its shortest time has no owner.
-        let owner = if id == "0" { "-" } else { owner };
+        let owner = if owner.is_empty() { "-" } else { owner };
+        let (token, since): (u64, u64) = (token.parse().ok()?, since.parse().ok()?);
         Some(Self {
-            token: FencingToken::new(token.parse().ok()?),
-            since: since.parse().ok()?,
+            token: FencingToken::new(token),
+            // A token is the time of its grant, in 1024ths of a millisecond.
+            since: if since == 0 { token / 1024 } else { since },
             mode: mode_of(mode)?,
             owner: Owner::from_id(owner.to_owned()),
             whom: lines.next()?,

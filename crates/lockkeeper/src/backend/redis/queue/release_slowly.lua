@@ -1,4 +1,5 @@
-local id, linger, queued, barging = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4] == '1'
+local id, linger = ARGV[1], tonumber(ARGV[2])
+local queued, barging = string.sub(ARGV[3], 1, 1) == '1', string.sub(ARGV[3], 2, 2) == '1'
 load()
 local found = 0
 for _, holder in ipairs(holders) do
@@ -6,8 +7,8 @@ for _, holder in ipairs(holders) do
     found = 1
     if linger > 0 then
       if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
-      -- Nobody's from now on, under a name of its own among several.
-      holder.id, holder.field, holder.owner = '0', nil, ''
+      -- Nobody's from now on, under an id that no claim has.
+      holder.id, holder.field, holder.owner = '0' .. id, nil, ''
       holder.expires, holder.fresh = now + linger, true
     end
   end
@@ -23,7 +24,7 @@ if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
   if head then
     local claim = read(head)
-    redis.call('PUBLISH', CHANNEL .. claim.keeper, 'try ' .. claim.id)
+    redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'try ' .. claim.id)
   end
 else
   advance()

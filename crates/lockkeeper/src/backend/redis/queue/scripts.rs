@@ -1,9 +1,9 @@
 //! What can be asked of the queue, each in one script.
 
-use super::{Shared, flag, strange};
+use super::{Shared, flags, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::script::Script;
-use crate::backend::{Claim, Mode, Moment};
+use crate::backend::{Claim, Mode};
 use crate::error::Result;
 use redis::Value;
 use std::time::Duration;
@@ -25,7 +25,9 @@ impl Scripts {
         let prefix = prefix.replace('\\', "\\\\").replace('\'', "\\'");
         let library = include_str!("lib.lua").replace("@PREFIX@", &prefix);
         // The common cases first: they return before the rest is even set up.
-        let quick = |quick: &str, slow: &str| Script::new(format!("{quick}{library}{slow}"));
+        let quick = |quick: &str, slow: &str| {
+            Script::new(format!("{}{library}{slow}", quick.replace("@PREFIX@", &prefix)))
+        };
         let plain = |body: &str| Script::new(format!("{library}{body}"));
         Self {
             ask: quick(include_str!("ask.lua"), include_str!("ask_slowly.lua")),
@@ -78,21 +80,17 @@ pub(super) struct Beat {
 impl Shared {
     pub(super) async fn ask(&self, claim: &Claim, may_queue: bool, again: bool) -> Result<Asked> {
         let keys = Keys::new(&self.prefix, &claim.name);
-        let (id, mode) = (claim.id.to_string(), code_of(claim.mode));
-        let ttl = claim.ttl.as_millis().to_string();
-        let words = format!("{}\n{}", one_line(&claim.whom), claim.note);
-        let arguments = [
-            id.as_bytes(),
-            mode.as_bytes(),
-            ttl.as_bytes(),
-            claim.owner.id().as_bytes(),
-            self.keeper.as_bytes(),
-            words.as_bytes(),
-            flag(may_queue),
-            flag(again),
-            flag(self.barging),
-        ];
-        let answer = self.link.call(&self.scripts.ask, &keys.all(), &arguments).await?;
+        let (id, ttl) = (claim.id.to_string(), claim.ttl.as_millis().to_string());
+        let (mode, whom) = (code_of(claim.mode), one_line(&claim.whom));
+        let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
+        let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{whom}\n{note}");
+        let exclusive = claim.mode == Mode::Exclusive;
+        let first = flags([exclusive, may_queue, again, self.barging]);
+        let repeated = flags([exclusive, may_queue, true, self.barging]);
+        let arguments = [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &first];
+        let repeated = [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &repeated];
+        let script = &self.scripts.ask;
+        let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeated).await?;
         let asked = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
             Value::Array(words) => match (&words[..], words.first().and_then(text)) {
@@ -109,7 +107,8 @@ impl Shared {
     }
 
     pub(super) async fn leave(&self, keys: &Keys, id: &str) -> Result<Left> {
-        let answer = self.link.call(&self.scripts.leave, &keys.all(), &[id.as_bytes()]).await?;
+        let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
+        let answer = self.link.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Left::Granted),
             Value::Array(words) => {
@@ -188,9 +187,4 @@ pub(super) fn span(value: &Value) -> Option<Duration> {
 
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
-}
-
-/// Unused outside tests of time; keeps the meaning of `sent` in one place.
-pub(super) fn left_of(sent: Moment, valid_for: Duration) -> Duration {
-    (sent + valid_for).remaining()
 }

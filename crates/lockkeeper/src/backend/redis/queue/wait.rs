@@ -1,6 +1,6 @@
 //! Waiting in the queue.
 
-use super::scripts::{Asked, Left, left_of};
+use super::scripts::{Asked, Left};
 use super::{Queue, Shared};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, Seen, lock};
@@ -98,7 +98,8 @@ impl Queue {
             Ok(Called::Found { token, sent, left }) => (token, sent, claim.ttl.min(left)),
             Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
         };
-        if left_of(sent, valid_for) > claim.ttl.min(LIFE) / 2 {
+        let left = (sent + valid_for).remaining();
+        if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
             return Ok(Turn::Granted(self.grant(claim, token, sent, valid_for)));
         }
         let sent = Moment::now();

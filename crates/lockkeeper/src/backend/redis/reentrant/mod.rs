@@ -37,7 +37,19 @@ use std::time::Duration;
 use wait::Turns;
 
 /// What its URL takes.
-pub(super) const OPTIONS: &[&str] = &["recipe", "prefix", "timeout", "allow_eviction"];
+pub(super) const OPTIONS: &[&str] = &[
+    "recipe",
+    "prefix",
+    "timeout",
+    "allow_eviction",
+    "replicas",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+    "sentinel_user",
+    "sentinel_password",
+];
 
 /// Locks shared with Redisson; opened by [`connect`](crate::connect()).
 #[derive(Debug)]

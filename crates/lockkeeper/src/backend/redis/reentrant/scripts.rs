@@ -51,7 +51,7 @@ impl Shared {
         let whom = claim.whom.replace(char::is_control, " ");
         let rest = format!("{}\n{}\n{whom}\n{}", self.channel, claim.owner, claim.note);
         let arguments = [id.as_bytes(), mode, ttl.as_bytes(), field.as_bytes(), rest.as_bytes()];
-        let answer = self.run(&self.scripts.acquire, keys, &arguments).await?;
+        let answer = self.run_safely(&self.scripts.acquire, keys, &arguments).await?;
         let asked = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
             Value::Array(words) => match (words.first().and_then(text), words.get(1)) {
@@ -68,7 +68,7 @@ impl Shared {
 
     pub(super) async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
-        match self.run(&self.scripts.renew, keys, &[id.as_bytes(), ttl.as_bytes()]).await? {
+        match self.run_safely(&self.scripts.renew, keys, &[id.as_bytes(), ttl.as_bytes()]).await? {
             Value::Int(1) => Ok(Standing::Held),
             Value::Array(words) => Ok(Standing::Lost(match words.get(1).and_then(text) {
                 Some(reason) => LossReason::Broken { reason: reason.to_owned() },
@@ -111,9 +111,20 @@ impl Shared {
     }
 
     async fn run(&self, script: &Script, keys: &Keys, arguments: &[&[u8]]) -> Result<Value> {
+        self.link.call(script, &keys.all(), &self.with_places(keys, arguments)).await
+    }
+
+    /// As [`run`](Self::run), for what counts only once the replicas that were asked for have it.
+    async fn run_safely(&self, script: &Script, keys: &Keys, arguments: &[&[u8]]) -> Result<Value> {
+        let arguments = self.with_places(keys, arguments);
+        self.link.call_safely(script, &keys.all(), &arguments, &arguments).await
+    }
+
+    /// What every script is told first.
+    fn with_places<'a>(&'a self, keys: &'a Keys, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut all = vec![self.publish.as_bytes(), keys.readers.as_bytes()];
         all.extend(arguments);
-        self.link.call(script, &keys.all(), &all).await
+        all
     }
 }
 

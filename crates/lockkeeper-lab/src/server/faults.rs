@@ -1,0 +1,202 @@
+//! Ways to break a server, and to mend it.
+
+use super::handle::Server;
+use super::ports::PortTaken;
+use super::program::redis;
+use super::wire::resp::Resp;
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// This fault is not possible with this server, or not here.
+#[derive(Debug)]
+pub struct Unsupported(String);
+
+impl Unsupported {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+impl Server {
+    /// Ends it at once, without a chance to write anything down.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn kill(&self) -> Result<()> {
+        let process = self.process().take();
+        process.with_context(|| format!("{} is not running", self.name()))?.kill();
+        Ok(())
+    }
+
+    /// Asks it to end, and waits until it did.
+    ///
+    /// # Errors
+    /// When it is not running or does not end; then it is killed.
+    pub fn stop(&self) -> Result<()> {
+        let process = self.process().take();
+        let mut process = process.with_context(|| format!("{} is not running", self.name()))?;
+        process
+            .stop(self.program.stop_signal())
+            .with_context(|| format!("stopping {}", self.name()))
+    }
+
+    /// Lets it stand still: its connections stay, and nothing is answered.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn pause(&self) -> Result<()> {
+        match &*self.process() {
+            Some(process) => process.pause(),
+            None => bail!("{} is not running", self.name()),
+        }
+        Ok(())
+    }
+
+    /// Lets it go on after a pause.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn resume(&self) -> Result<()> {
+        match &*self.process() {
+            Some(process) => process.resume(),
+            None => bail!("{} is not running", self.name()),
+        }
+        Ok(())
+    }
+
+    /// Starts it again on the same port with the data it has, stopping it first if it runs.
+    ///
+    /// # Errors
+    /// As at the first start.
+    pub fn restart(&self) -> Result<()> {
+        if self.pid().is_some() {
+            self.stop()?;
+        }
+        self.come_back()
+    }
+
+    /// As [`restart`](Self::restart), without waiting: a member of a group that has lost its
+    /// majority does not answer by itself.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn relaunch(&self) -> Result<()> {
+        if self.pid().is_some() {
+            self.stop()?;
+        }
+        self.start_process()
+    }
+
+    /// Starts it again on the same port with nothing in it, killing it first if it runs.
+    ///
+    /// # Errors
+    /// As at the first start.
+    pub fn restart_empty(&self) -> Result<()> {
+        *self.process() = None;
+        self.place.empty_data()?;
+        self.program.prepare(&self.place)?;
+        self.come_back()
+    }
+
+    /// Sets its clock so far ahead of the true one.
+    ///
+    /// # Errors
+    /// [`Unsupported`] unless it was started with a [clock](super::Plan::clock) of its own.
+    pub fn set_clock_ahead(&self, by: Duration) -> Result<()> {
+        self.fake_clock()?.jump_to(by.as_secs_f64())
+    }
+
+    /// Sets its clock so far behind the true one.
+    ///
+    /// # Errors
+    /// As [`set_clock_ahead`](Self::set_clock_ahead).
+    pub fn set_clock_back(&self, by: Duration) -> Result<()> {
+        self.fake_clock()?.jump_to(-by.as_secs_f64())
+    }
+
+    /// Lets its clock run so many times as fast as the true one, from where it is.
+    ///
+    /// # Errors
+    /// As [`set_clock_ahead`](Self::set_clock_ahead).
+    pub fn set_clock_rate(&self, rate: f64) -> Result<()> {
+        self.fake_clock()?.run_at(rate)
+    }
+
+    /// Fills the disk its data is on.
+    ///
+    /// # Errors
+    /// [`Unsupported`] unless it was started on a [disk](super::Plan::disk) of its own.
+    pub fn fill_disk(&self) -> Result<()> {
+        self.own_disk()?.fill()
+    }
+
+    /// Makes room again.
+    ///
+    /// # Errors
+    /// As [`fill_disk`](Self::fill_disk).
+    pub fn free_disk(&self) -> Result<()> {
+        self.own_disk()?.free()
+    }
+
+    /// Gives it so much memory, zero for no limit; beyond that, `policy` says what goes:
+    /// `noeviction` refuses writes, `allkeys-lru` and others forget keys.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it is not Redis.
+    pub fn limit_memory(&self, bytes: u64, policy: &str) -> Result<()> {
+        let mut redis = self.redis()?;
+        redis.ask(&["CONFIG", "SET", "maxmemory-policy", policy])?;
+        redis.ask(&["CONFIG", "SET", "maxmemory", &bytes.to_string()])?;
+        Ok(())
+    }
+
+    /// A connection for commands, where it is Redis.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it is not Redis, or when it does not answer.
+    pub fn redis(&self) -> Result<Resp> {
+        match self.program.redis() {
+            Some(program) => redis::connect(program, &self.place),
+            None => Err(Unsupported::new(format!("{} is not Redis", self.name())).into()),
+        }
+    }
+
+    /// Its port is its name: another may have it for a moment, and then one waits.
+    fn come_back(&self) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.start_process()?;
+            match self.await_answer() {
+                Err(error) if error.is::<PortTaken>() && Instant::now() < end => {
+                    *self.process() = None;
+                    sleep(Duration::from_millis(50));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn fake_clock(&self) -> Result<&super::clock::FakeClock> {
+        self.clock.as_ref().ok_or_else(|| {
+            Unsupported::new(format!("{} was started without a clock of its own", self.name()))
+                .into()
+        })
+    }
+
+    fn own_disk(&self) -> Result<&super::disk::Disk> {
+        self.disk.as_ref().ok_or_else(|| {
+            Unsupported::new(format!("{} was started without a disk of its own", self.name()))
+                .into()
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! Real servers on demand, from the distribution's packages, and ways to break them.
+//!
+//! A [`Lab`] is a folder and a warden: a small process that ends every server and removes the folder
+//! when the lab is dropped, and also when its process is killed.
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! use lockkeeper_lab::server::Lab;
+//!
+//! let lab = Lab::open()?;
+//! let redis = lab.redis().durable().start()?;
+//! println!("{}", redis.url());
+//! redis.kill()?;
+//! redis.restart()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod clock;
+mod commands;
+mod disk;
+mod faults;
+mod handle;
+mod home;
+mod kind;
+mod lab;
+mod place;
+mod plan;
+mod ports;
+mod process;
+mod program;
+mod setup;
+mod shared;
+mod template;
+mod tool;
+pub mod wire;
+
+pub use commands::{servers, with_servers};
+pub use faults::Unsupported;
+pub use handle::Server;
+pub use kind::{Kind, Missing, REQUIRE, missing};
+pub use lab::Lab;
+pub use place::Place;
+pub use plan::Plan;
+pub use ports::PortTaken;
+pub use program::etcd::Etcd;
+pub use program::mariadb::MariaDb;
+pub use program::memcached::Memcached;
+pub use program::postgres::Postgres;
+pub use program::redis::Redis;
+pub use program::redis_cluster::Cluster;
+pub use program::redis_replicated::Replicated;
+pub use program::sentinel::Sentinels;
+pub use program::zookeeper::ZooKeeper;
+pub use program::{Clock, Program};
+pub use setup::setup;
+pub use tool::Tool;

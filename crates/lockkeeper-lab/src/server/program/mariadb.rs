@@ -1,0 +1,104 @@
+//! MariaDB.
+
+use super::{Clock, Program};
+use crate::server::place::{Place, words};
+use crate::server::template;
+use crate::server::tool::{MARIADB, MARIADB_INSTALL};
+use crate::server::wire;
+use anyhow::{Result, bail};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Run at every start, before the first client.
+const WELCOME: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
+    CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
+    GRANT ALL ON *.* TO lockkeeper@'127.0.0.1';\n";
+const SMALL: [&str; 4] = [
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=16M",
+    // The machine itself never goes down in a test.
+    "--innodb-flush-log-at-trx-commit=2",
+    "--aria-log-file-size=8M",
+];
+
+/// A MariaDB server.
+#[derive(Debug, Clone, Default)]
+pub struct MariaDb {
+    _private: (),
+}
+
+impl MariaDb {
+    fn template(&self, place: &Place) -> Result<PathBuf> {
+        let folder = place.home.new_folder("mariadb-template")?;
+        let scratch = Place {
+            home: Arc::clone(&place.home),
+            data: folder.join("data"),
+            folder,
+            ports: Vec::new(),
+            user: place.user.clone(),
+        };
+        scratch.make_data()?;
+        let mut install = words![MARIADB_INSTALL.path()?, "--no-defaults", "--skip-test-db"];
+        install.push(option("--datadir=", &scratch.data));
+        // Not the common one: every start of a MariaDB there removes the temporary tables of others.
+        install.push(option("--tmpdir=", &scratch.data));
+        install.extend(words!["--auth-root-authentication-method=normal"]);
+        install.extend(SMALL.map(OsString::from));
+        scratch.run(install)?;
+        Ok(scratch.data)
+    }
+}
+
+impl Program for MariaDb {
+    fn name(&self) -> &'static str {
+        "mariadb"
+    }
+
+    fn user(&self) -> Option<&'static str> {
+        Some("mysql")
+    }
+
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let template = place.home.templates.get("mariadb", || self.template(place))?;
+        template::copy(&template, place.data())?;
+        std::fs::write(place.folder().join("welcome.sql"), WELCOME)?;
+        Ok(())
+    }
+
+    fn command(&self, place: &Place) -> Result<Vec<OsString>> {
+        let mut words = words![
+            MARIADB.path()?,
+            "--no-defaults",
+            option("--datadir=", place.data()),
+            option("--socket=", &place.data().join("socket")),
+            option("--tmpdir=", place.data()),
+            option("--init-file=", &place.folder().join("welcome.sql")),
+            format!("--port={}", place.port()),
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--max-connections=300",
+        ];
+        words.extend(SMALL.map(OsString::from));
+        Ok(words)
+    }
+
+    fn ask(&self, place: &Place) -> Result<()> {
+        let said = wire::mariadb::query(place.port(), "SELECT 1")?;
+        if said == ["1"] { Ok(()) } else { bail!("mariadb said {said:?}") }
+    }
+
+    fn url(&self, place: &Place) -> String {
+        format!("mysql://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Preload
+    }
+}
+
+fn option(name: &str, value: &std::path::Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(value);
+    option
+}

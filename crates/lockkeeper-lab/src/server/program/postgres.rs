@@ -1,0 +1,106 @@
+//! PostgreSQL.
+
+use super::{Clock, Program};
+use crate::server::place::{Place, words};
+use crate::server::template;
+use crate::server::tool::{INITDB, POSTGRES};
+use crate::server::wire;
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A PostgreSQL server.
+#[derive(Debug, Clone, Default)]
+pub struct Postgres {
+    _private: (),
+}
+
+impl Postgres {
+    fn template(&self, place: &Place) -> Result<PathBuf> {
+        let folder = place.home.new_folder("postgres-template")?;
+        let scratch = Place {
+            home: Arc::clone(&place.home),
+            data: folder.join("data"),
+            folder,
+            ports: Vec::new(),
+            user: place.user.clone(),
+        };
+        scratch.make_data()?;
+        let data = scratch.data.clone();
+        scratch.run(words![
+            INITDB.path()?,
+            "--pgdata",
+            &data,
+            "--username=lockkeeper",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        ])?;
+        // Reads its commands from the input, so that no server has to be waited for.
+        let commands = scratch.folder.join("commands.sql");
+        std::fs::write(&commands, "CREATE DATABASE lockkeeper;\n")?;
+        scratch.run(words![
+            "/bin/sh",
+            "-c",
+            "exec \"$1\" --single -F -D \"$2\" postgres <\"$3\"",
+            "sh",
+            POSTGRES.path()?,
+            &data,
+            &commands,
+        ])?;
+        Ok(data)
+    }
+}
+
+impl Program for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn user(&self) -> Option<&'static str> {
+        Some("postgres")
+    }
+
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let template = place.home.templates.get("postgres", || self.template(place))?;
+        template::copy(&template, place.data())
+    }
+
+    fn command(&self, place: &Place) -> Result<Vec<OsString>> {
+        let mut words =
+            words![POSTGRES.path()?, "-D", place.data(), "-p", place.port().to_string()];
+        for setting in [
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            // The machine itself never goes down in a test, and what a killed server wrote is safe.
+            "fsync=off",
+            "shared_buffers=16MB",
+            "max_connections=300",
+            "timezone=UTC",
+        ] {
+            words.extend(words!["-c", setting]);
+        }
+        Ok(words)
+    }
+
+    fn ask(&self, place: &Place) -> Result<()> {
+        let said = wire::postgres::query(place.port(), "SELECT 1")?;
+        if said == ["1"] { Ok(()) } else { bail!("postgres said {said:?}") }
+    }
+
+    fn url(&self, place: &Place) -> String {
+        format!("postgres://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
+    }
+
+    /// `TERM` would wait for every client to go.
+    fn stop_signal(&self) -> Signal {
+        Signal::SIGINT
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Preload
+    }
+}

@@ -1,0 +1,75 @@
+//! Installs what is missing, with the distribution's package manager.
+
+use super::kind::Kind;
+use super::tool::{EXTRAS, Tool};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Keeps the packages from starting services and from making a database of their own; both files
+/// are gone afterwards, also when it fails.
+const INSTALL: &str = include_str!("install.sh");
+
+/// Finds what is missing and installs it; says so in one line when nothing is.
+///
+/// # Errors
+/// When it may not install, or does not know how to here: then with the command, or the packages.
+pub fn setup() -> Result<()> {
+    let absent = absent();
+    if absent.is_empty() {
+        println!("all servers are installed");
+        return Ok(());
+    }
+    let packages: BTreeSet<&str> = absent.iter().map(|tool| tool.package).collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    let listed = packages.join(" ");
+    if !Path::new("/usr/bin/apt-get").exists() {
+        let files: Vec<&str> = absent.iter().map(|tool| tool.file).collect();
+        bail!(
+            "missing: {}. They are installed for you on Debian and its children only, where the \
+             packages are called {listed}; install what your distribution calls them",
+            files.join(", ")
+        );
+    }
+    let Some(mut command) = as_root() else {
+        bail!(
+            "missing: {listed}. To install them takes root, or a sudo that asks no password. \
+             Run: sudo apt-get install --no-install-recommends {listed}"
+        );
+    };
+    println!("installing {listed}");
+    let status = command
+        .args(["sh", "-c", INSTALL, "install"])
+        .args(&packages)
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot run apt-get")?;
+    if !status.success() {
+        bail!("apt-get could not install {listed}; what it said is above");
+    }
+    let left: Vec<&str> = self::absent().iter().map(|tool| tool.file).collect();
+    if !left.is_empty() {
+        bail!("installed {listed}, and still cannot find {}", left.join(", "));
+    }
+    Ok(())
+}
+
+fn absent() -> Vec<Tool> {
+    let tools = Kind::ALL.iter().flat_map(|kind| kind.tools()).chain(EXTRAS);
+    tools.filter(|tool| tool.find().is_none()).copied().collect()
+}
+
+/// The beginning of a command that runs as root.
+fn as_root() -> Option<Command> {
+    if nix::unistd::geteuid().is_root() {
+        return Some(Command::new("env"));
+    }
+    let asked = Command::new("sudo").args(["-n", "true"]).stderr(Stdio::null()).status();
+    if !asked.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut command = Command::new("sudo");
+    command.arg("-n");
+    Some(command)
+}

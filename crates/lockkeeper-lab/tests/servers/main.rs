@@ -1,0 +1,62 @@
+//! The lab's servers, each for real: they start, form groups, can be broken, and leave nothing.
+
+mod breaking;
+mod child;
+mod groups;
+mod leaving;
+mod limits;
+mod starting;
+mod time;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockkeeper_lab::server::{Kind, Lab, missing};
+use std::sync::Arc;
+
+type Case = (&'static str, &'static [Kind], fn(&Lab) -> Result<()>);
+
+fn trial(lab: &Arc<Lab>, (name, kinds, case): Case) -> Trial {
+    let lab = Arc::clone(lab);
+    let run = move || case(&lab).map_err(|error| Failed::from(format!("{error:?}")));
+    match missing(kinds) {
+        Some(reason) => {
+            Trial::test(name, run).with_kind(reason.to_string()).with_ignored_flag(true)
+        }
+        None => Trial::test(name, run),
+    }
+}
+
+fn main() -> Result<()> {
+    if let Ok(part) = std::env::var(child::PART) {
+        return child::play(&part);
+    }
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(4);
+    let lab = Arc::new(Lab::open()?);
+    let cases = [
+        starting::CASES,
+        groups::CASES,
+        breaking::CASES,
+        time::CASES,
+        limits::CASES,
+        leaving::CASES,
+    ];
+    let trials = cases.into_iter().flatten().map(|case| trial(&lab, *case)).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(lab);
+    conclusion.exit();
+}
+
+/// Tries until it works, for half a minute at most.
+fn eventually(what: &str, mut attempt: impl FnMut() -> Result<bool>) {
+    let begin = std::time::Instant::now();
+    loop {
+        let outcome = attempt();
+        if matches!(outcome, Ok(true)) {
+            return;
+        }
+        assert!(begin.elapsed().as_secs() < 30, "in vain: {what} ({outcome:?})");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

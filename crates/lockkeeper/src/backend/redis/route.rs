@@ -1,0 +1,281 @@
+//! Where Redis is and how to get there.
+
+use super::trouble;
+use crate::error::{Error, Result};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Cause,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
+    RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
+};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A host and its port.
+pub(super) type Host = (String, u16);
+
+/// Which servers there are.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    One(Host),
+    Sentinels {
+        sentinels: Vec<Host>,
+        master: String,
+        user: Option<String>,
+        password: Option<String>,
+    },
+    Cluster(Vec<Host>),
+}
+
+/// How to get in.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: i64,
+    pub(super) tls: Option<TlsCertificates>,
+    pub(super) timeout: Duration,
+}
+
+/// One connection, whatever is at its other end.
+#[derive(Clone)]
+pub(super) enum Wire {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// The way and the door.
+pub(super) struct Route {
+    way: Way,
+    door: Door,
+    /// The store for people, without secrets.
+    shown: String,
+    /// Which node of a cluster to listen at next: any will do, and the last may be dead.
+    turn: AtomicUsize,
+}
+
+impl Route {
+    pub(super) fn new(way: Way, door: Door, shown: String) -> Self {
+        if door.tls.is_some() {
+            // Rustls wants one for the whole process. One that is there already is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        Self { way, door, shown, turn: AtomicUsize::new(0) }
+    }
+
+    /// A connection for commands.
+    pub(super) async fn connect(&self) -> RedisResult<Wire> {
+        match &self.way {
+            Way::One(host) => self.door.open(host, None).await.map(Wire::Node),
+            Way::Sentinels { .. } => {
+                let primary = self.primary().await?;
+                let mut connection = self.door.open(&primary, None).await?;
+                // The sentinels may not have noticed yet that it was demoted.
+                let role: Value = redis::cmd("ROLE").query_async(&mut connection).await?;
+                match role {
+                    Value::Array(role)
+                        if role.first() == Some(&Value::BulkString(b"master".to_vec())) =>
+                    {
+                        Ok(Wire::Node(connection))
+                    }
+                    _ => Err(no_primary("the sentinels name a server that is no primary")),
+                }
+            }
+            Way::Cluster(hosts) => self.cluster(hosts).await.map(Wire::Cluster),
+        }
+    }
+
+    /// A connection to this server.
+    pub(super) async fn connect_to(&self, host: &Host) -> RedisResult<Wire> {
+        self.door.open(host, None).await.map(Wire::Node)
+    }
+
+    /// A connection of its own to one server, whose messages go to `hear`.
+    pub(super) async fn connect_listening(
+        &self,
+        hear: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection> {
+        let host = match &self.way {
+            Way::One(host) => host.clone(),
+            Way::Sentinels { .. } => self.primary().await.map_err(|error| self.explain(error))?,
+            // What is published at one node of a cluster is heard at all of them.
+            Way::Cluster(hosts) => {
+                hosts[self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len()].clone()
+            }
+        };
+        let config = self.door.config().set_push_sender(hear);
+        self.door.open(&host, Some(config)).await.map_err(|error| self.explain(error))
+    }
+
+    /// Asks the sentinels, one after another, who is the primary now; `None` where there are none.
+    pub(super) async fn current_primary(&self) -> Option<Host> {
+        match self.way {
+            Way::Sentinels { .. } => self.primary().await.ok(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.way, Way::Cluster(_))
+    }
+
+    pub(super) fn has_sentinels(&self) -> bool {
+        matches!(self.way, Way::Sentinels { .. })
+    }
+
+    async fn primary(&self) -> RedisResult<Host> {
+        let Way::Sentinels { sentinels, master, user, password } = &self.way else {
+            return Err(no_primary("there are no sentinels to ask"));
+        };
+        let mut door = self.door.clone();
+        (door.user, door.password, door.database) = (user.clone(), password.clone(), 0);
+        let mut last = no_primary("no sentinel answers");
+        for sentinel in sentinels {
+            let asked = async {
+                let mut connection = door.open(sentinel, None).await?;
+                let mut ask = redis::cmd("SENTINEL");
+                ask.arg("get-master-addr-by-name").arg(master);
+                ask.query_async::<Option<Host>>(&mut connection).await
+            };
+            match asked.await {
+                Ok(Some(host)) => return Ok(host),
+                Ok(None) => last = no_primary("the sentinels know no primary of that name"),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterConnection> {
+        let nodes: Vec<ConnectionInfo> =
+            hosts.iter().map(|host| self.door.info(host)).collect::<RedisResult<_>>()?;
+        let mut builder = ClusterClient::builder(nodes)
+            .use_protocol(ProtocolVersion::RESP3)
+            .connection_timeout(self.door.timeout)
+            .response_timeout(self.door.timeout)
+            .overall_response_timeout(Some(self.door.timeout * 2))
+            .retries(3)
+            .tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true));
+        if let Some(user) = &self.door.user {
+            builder = builder.username(user);
+        }
+        if let Some(password) = &self.door.password {
+            builder = builder.password(password);
+        }
+        if let Some(tls) = &self.door.tls {
+            builder = builder.tls(TlsMode::Secure).certs(tls.clone());
+        }
+        builder.build()?.get_async_connection().await
+    }
+
+    pub(super) fn explain(&self, error: RedisError) -> Error {
+        trouble::explain(error, &self.shown)
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+impl Door {
+    fn info(&self, (host, port): &Host) -> RedisResult<ConnectionInfo> {
+        let mut settings = RedisConnectionInfo::default()
+            .set_db(self.database)
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("lockkeeper", env!("CARGO_PKG_VERSION"));
+        if let Some(user) = &self.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        let (host, port) = (host.clone(), *port);
+        let address = match self.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        };
+        let info = address.into_connection_info()?;
+        // Off by default, which costs up to two thirds of the throughput.
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
+    }
+
+    fn config(&self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(self.timeout))
+    }
+
+    async fn open(
+        &self,
+        host: &Host,
+        config: Option<AsyncConnectionConfig>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let info = self.info(host)?;
+        let client = match &self.tls {
+            Some(tls) => Client::build_with_tls(info, tls.clone())?,
+            None => Client::open(info)?,
+        };
+        let config = config.unwrap_or_else(|| self.config());
+        client.get_multiplexed_async_connection_with_config(&config).await
+    }
+}
+
+fn no_primary(why: &'static str) -> RedisError {
+    RedisError::from((Cause::MasterNameNotFoundBySentinel, why))
+}
+
+impl ConnectionLike for Wire {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Wire::Node(connection) => connection.req_packed_command(command),
+            Wire::Cluster(connection) => connection.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Wire::Node(connection) => connection.req_packed_commands(pipeline, offset, count),
+            Wire::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Wire::Node(connection) => connection.get_db(),
+            Wire::Cluster(connection) => connection.get_db(),
+        }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Route({})", self.shown)
+    }
+}
+
+/// Without passwords.
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::One((host, port)) => write!(f, "{host}:{port}"),
+            Way::Sentinels { sentinels, master, .. } => write!(f, "{master} of {sentinels:?}"),
+            Way::Cluster(hosts) => write!(f, "cluster {hosts:?}"),
+        }
+    }
+}
+
+/// Without passwords.
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").field("user", &self.user).finish_non_exhaustive()
+    }
+}
