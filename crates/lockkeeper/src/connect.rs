@@ -171,6 +171,15 @@ pub fn recipes() -> Vec<Recipe> {
             compiled: cfg!(feature = "redis"),
         },
         Recipe {
+            scheme: "redis",
+            name: "reentrant",
+            example: "redis://127.0.0.1?recipe=reentrant",
+            about: "shared with Redisson's locks and read-write locks",
+            capability: REDIS_REENTRANT,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
             scheme: "sqlite",
             name: "table",
             example: "sqlite:locks.db",
@@ -198,6 +207,10 @@ pub(crate) const REDIS_SET_NX_PX: Capability = Capability { linger: true, ..REDI
 /// What the unsafe recipes of `redis://` offer. They keep less than they promise: see there.
 pub(crate) const REDIS_HISTORIC: Capability =
     Capability { durable: true, ..Capability::least(crate::backend::Reach::Network) };
+
+/// What `redis://?recipe=reentrant` promises. Redisson's layout keeps no queue of those who wait.
+pub(crate) const REDIS_REENTRANT: Capability =
+    Capability { fair: false, permits: false, ..REDIS_QUEUE };
 
 #[cfg(test)]
 mod tests {

@@ -58,7 +58,10 @@ impl Backend for Key {
         let words = ["SET", &lease.key, &lease.value, "NX", "PX", &lease.ttl];
         match self.client.ask(&words).await? {
             Reply::Nil => Ok(None),
-            _ => Ok(Some(Grant { lease: Box::new(lease), token: None, sent })),
+            _ => {
+                let valid_for = claim.ttl;
+                Ok(Some(Grant { lease: Box::new(lease), token: None, sent, valid_for }))
+            }
         }
     }
 

@@ -263,7 +263,9 @@ impl LockView {
 
 impl fmt::Display for HolderView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_one_line(&self.whom))?;
+        // Of one who came by another library, the id is all there is.
+        let whom = if self.whom.is_empty() { self.owner.id() } else { &self.whom };
+        f.write_str(&in_one_line(whom))?;
         if !self.note.is_empty() {
             write!(f, " '{}'", in_one_line(&self.note))?;
         }

@@ -1,32 +1,49 @@
 //! The one connection of a keeper that messages arrive on.
 
+use super::channels::{Attention, Channels};
 use super::roll::Roll;
 use super::route::Route;
 use crate::backend::LossReason;
 use crate::error::Result;
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Mutex;
 
+/// How many channels nobody listens to any more may stay subscribed to: most locks that were
+/// waited for are waited for again.
+const MOST_IDLE: usize = 32;
+
 /// Hears what is said on the keeper's own channel and passes it on to the roll.
 ///
 /// A channel per keeper, not per lock: however many locks are waited for, there is one
-/// subscription, and a message wakes the one it is for.
+/// subscription, and a message wakes the one it is for. Recipes that others share have channels
+/// of their own, on the same connection.
 pub(super) struct Listener {
     route: Arc<Route>,
     channel: String,
     roll: Arc<Roll>,
+    pub(super) channels: Arc<Channels>,
     /// The number of the connection that is subscribed; zero when none is.
     listening: Arc<AtomicU64>,
-    connection: Mutex<(u64, Option<MultiplexedConnection>)>,
+    connection: Mutex<Current>,
+}
+
+#[derive(Default)]
+struct Current {
+    number: u64,
+    connection: Option<MultiplexedConnection>,
+    /// What it is subscribed to, besides the keeper's own channel.
+    subscribed: HashSet<String>,
 }
 
 impl Listener {
     pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
-        Self { route, channel, roll, listening: Arc::default(), connection: Mutex::default() }
+        let (channels, listening, connection) = (Arc::default(), Arc::default(), Mutex::default());
+        Self { route, channel, roll, channels, listening, connection }
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -38,28 +55,68 @@ impl Listener {
         if self.is_listening() {
             return Ok(());
         }
-        let mut connection = self.connection.lock().await;
+        let mut current = self.connection.lock().await;
         if self.is_listening() {
             return Ok(());
         }
-        let number = connection.0 + 1;
-        *connection = (number, None);
-        let (roll, listening) = (self.roll.clone(), self.listening.clone());
-        let ear = Ear { number, roll, listening };
+        let number = current.number + 1;
+        *current = Current { number, ..Current::default() };
+        let ear = Ear {
+            number,
+            own: self.channel.clone(),
+            roll: self.roll.clone(),
+            channels: self.channels.clone(),
+            listening: self.listening.clone(),
+        };
         let mut fresh = self.route.connect_listening(move |push| ear.hear(&push)).await?;
         fresh.subscribe(&self.channel).await.map_err(|error| self.route.explain(error))?;
-        connection.1 = Some(fresh);
+        current.connection = Some(fresh);
         self.listening.store(number, Ordering::Release);
-        drop(connection);
-        // What was said before we listened was not heard.
+        drop(current);
+        // What was said before we listened was not heard; and whoever wants to hear more than our
+        // own channel has to subscribe to it again.
         self.roll.hurry();
+        self.channels.hurry();
+        Ok(())
+    }
+
+    /// Subscribes to what `attention` is paid to, unless that is so already; confirmed when this
+    /// returns.
+    pub(super) async fn subscribe(&self, attention: &Attention) -> Result<()> {
+        let mut current = loop {
+            self.ensure().await?;
+            let current = self.connection.lock().await;
+            if current.connection.is_some() {
+                break current;
+            }
+        };
+        let Current { connection: Some(connection), subscribed, .. } = &mut *current else {
+            return Ok(());
+        };
+        let explain = |error| self.route.explain(error);
+        let new = attention.names.iter().filter(|name| !subscribed.contains(*name));
+        let new: Vec<String> = new.cloned().collect();
+        if !new.is_empty() {
+            connection.subscribe(&new).await.map_err(explain)?;
+            subscribed.extend(new);
+        }
+        let idle: Vec<String> =
+            subscribed.iter().filter(|name| !self.channels.has(name)).cloned().collect();
+        if idle.len() > MOST_IDLE {
+            connection.unsubscribe(&idle).await.map_err(explain)?;
+            idle.iter().for_each(|name| {
+                subscribed.remove(name);
+            });
+        }
         Ok(())
     }
 
     /// Finds out whether the connection still is one: nothing else would tell of a peer that
     /// vanished without a word.
     pub(super) async fn check(&self) {
-        let (number, connection) = self.connection.lock().await.clone();
+        let current = self.connection.lock().await;
+        let (number, connection) = (current.number, current.connection.clone());
+        drop(current);
         let Some(mut connection) = connection else { return };
         let answer: redis::RedisResult<Value> =
             redis::cmd("PING").query_async(&mut connection).await;
@@ -72,16 +129,22 @@ impl Listener {
 /// What the connection's driver calls with every message; dropped with it.
 struct Ear {
     number: u64,
+    own: String,
     roll: Arc<Roll>,
+    channels: Arc<Channels>,
     listening: Arc<AtomicU64>,
 }
 
 impl Ear {
     fn hear(&self, push: &PushInfo) -> Result<(), ()> {
         match push.kind {
-            PushKind::Message => {
-                if let [_, Value::BulkString(text)] = &push.data[..] {
-                    self.pass_on(&String::from_utf8_lossy(text));
+            PushKind::Message | PushKind::SMessage => {
+                if let [Value::BulkString(channel), Value::BulkString(text)] = &push.data[..] {
+                    if channel == self.own.as_bytes() {
+                        self.pass_on(&String::from_utf8_lossy(text));
+                    } else {
+                        self.channels.heard(&String::from_utf8_lossy(channel));
+                    }
                 }
             }
             PushKind::Disconnection => self.went_deaf(),
@@ -111,6 +174,7 @@ impl Ear {
     fn went_deaf(&self) {
         if went_deaf(&self.listening, self.number) {
             self.roll.hurry();
+            self.channels.hurry();
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `redis://` — Redis and Valkey, version 6.2 or later.
 
+mod channels;
 mod key;
 mod link;
 mod listener;
 mod options;
 pub mod plain;
 pub mod queue;
+pub mod reentrant;
 mod roll;
 mod route;
 mod script;
@@ -40,6 +42,26 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
             address.only_options(plain::OPTIONS)?;
             options.check_eviction(&link).await?;
             Ok(plain::open(&options.recipe, link, options.prefix.unwrap_or_default(), url))
+        }
+        "reentrant" => {
+            address.only_options(reentrant::OPTIONS)?;
+            if link.route.is_cluster() {
+                // Locks would hold all the same, but neither side would hear the other's releases.
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "recipe=reentrant is not offered in a cluster, where Redisson publishes to \
+                     shards: use one primary, or the recipe queue",
+                ));
+            }
+            options.check_eviction(&link).await?;
+            let settings = reentrant::Settings {
+                prefix: options.prefix.clone().unwrap_or_default(),
+                keeper: ClaimIds::new()?.next().to_string(),
+                clustered: link.route.is_cluster(),
+                publish: "PUBLISH",
+                url,
+            };
+            Ok(Arc::new(reentrant::Reentrant::open(link, settings).await?))
         }
         other => {
             let recipes = crate::connect::recipes();

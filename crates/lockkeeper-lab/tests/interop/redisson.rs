@@ -1,0 +1,151 @@
+//! `recipe=reentrant` and Redisson's `RLock` and `RReadWriteLock`.
+
+mod exclusion;
+mod readers;
+
+use crate::peer::Peer;
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::{Failed, Trial};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Nobody waits this out.
+const LONG: u64 = 60_000;
+/// A ttl to wait out.
+const SHORT: u64 = 1_500;
+/// Long enough for one who waits to listen by then.
+const WHILE: Duration = Duration::from_millis(700);
+/// Sooner than anyone who was not told would look again.
+const SOON: Duration = Duration::from_secs(2);
+
+type Case = (&'static str, fn(&Table) -> Result<()>);
+
+const CASES: &[Case] = &[
+    ("they_hold_it_and_we_do_not_get_in", exclusion::they_hold_it_and_we_do_not_get_in),
+    ("we_hold_it_and_they_do_not_get_in", exclusion::we_hold_it_and_they_do_not_get_in),
+    ("our_release_wakes_them", exclusion::our_release_wakes_them),
+    ("their_release_wakes_us", exclusion::their_release_wakes_us),
+    ("the_last_reader_to_leave_wakes_a_writer", readers::the_last_reader_to_leave_wakes_a_writer),
+    (
+        "we_get_it_after_their_crash_and_not_before",
+        exclusion::we_get_it_after_their_crash_and_not_before,
+    ),
+    (
+        "they_get_it_after_our_crash_and_not_before",
+        exclusion::they_get_it_after_our_crash_and_not_before,
+    ),
+    ("our_renewals_keep_them_out", exclusion::our_renewals_keep_them_out),
+    ("readers_share_and_keep_writers_out", readers::readers_share_and_keep_writers_out),
+    ("our_reader_outlasts_theirs_that_leaves", readers::our_reader_outlasts_theirs_that_leaves),
+    ("their_reader_outlasts_ours_that_leaves", readers::their_reader_outlasts_ours_that_leaves),
+    (
+        "our_reader_that_crashed_lets_their_writer_in",
+        readers::our_reader_that_crashed_lets_their_writer_in,
+    ),
+    (
+        "their_reader_that_crashed_lets_our_writer_in",
+        readers::their_reader_that_crashed_lets_our_writer_in,
+    ),
+    (
+        "they_enter_again_and_we_wait_for_both_to_end",
+        exclusion::they_enter_again_and_we_wait_for_both_to_end,
+    ),
+    (
+        "we_enter_again_and_they_wait_for_both_to_end",
+        exclusion::we_enter_again_and_they_wait_for_both_to_end,
+    ),
+    ("our_late_release_leaves_theirs_alone", exclusion::our_late_release_leaves_theirs_alone),
+    ("their_late_release_leaves_ours_alone", exclusion::their_late_release_leaves_ours_alone),
+    ("together_we_lose_no_update", exclusion::together_we_lose_no_update),
+];
+
+pub(crate) fn trials(url: &str) -> Vec<Trial> {
+    let built = Arc::new(OnceLock::new());
+    let trial = |&(name, case): &Case| {
+        let (url, built) = (url.to_owned(), built.clone());
+        Trial::test(format!("redis::reentrant::redisson::{name}"), move || {
+            let table = Table { url, built, name };
+            case(&table).map_err(|error| Failed::from(format!("{error:?}")))
+        })
+    };
+    CASES.iter().map(trial).collect()
+}
+
+/// The words for one side of one kind of lock, and of the other of the two that excludes it.
+#[derive(Clone, Copy)]
+struct Kind {
+    lock: &'static str,
+    attempt: &'static str,
+    unlock: &'static str,
+}
+
+const LOCK: Kind = Kind { lock: "lock", attempt: "try", unlock: "unlock" };
+const READ: Kind = Kind { lock: "read-lock", attempt: "try-read", unlock: "read-unlock" };
+const WRITE: Kind = Kind { lock: "write-lock", attempt: "try-write", unlock: "write-unlock" };
+
+/// Theirs and ours that keep each other out.
+const PAIRS: [(Kind, Kind); 6] =
+    [(LOCK, LOCK), (WRITE, WRITE), (WRITE, LOCK), (LOCK, READ), (READ, WRITE), (WRITE, READ)];
+
+/// What a case works with.
+struct Table {
+    url: String,
+    built: Arc<OnceLock<Result<PathBuf, String>>>,
+    name: &'static str,
+}
+
+impl Table {
+    fn us(&self) -> Result<Peer> {
+        Peer::ours(&format!("{}?recipe=reentrant", self.url))
+    }
+
+    fn them(&self) -> Result<Peer> {
+        let built = self.built.get_or_init(|| build().map_err(|error| format!("{error:?}")));
+        let folder = match built {
+            Ok(folder) => folder,
+            Err(error) => bail!("{error}"),
+        };
+        let mut command = Command::new("java");
+        // Many short lives: what compiles them well takes longer than they last.
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp"]);
+        let (classes, libraries) = (folder.join("classes"), folder.join("libraries/*"));
+        command.arg(format!("{}:{}", classes.display(), libraries.display())).arg("Peer");
+        Peer::start(command, &self.url)
+    }
+
+    /// The name of a lock of this case alone.
+    fn name(&self, tail: &str) -> String {
+        format!("interop/{}/{tail}", self.name)
+    }
+}
+
+/// Compiles the program around Redisson, and fetches Redisson.
+fn build() -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/redis/redisson/pom.xml");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redisson");
+    let output = Command::new("mvn")
+        .args(["--quiet", "--batch-mode", "package"])
+        .arg(format!("-Doutput={}", folder.display()))
+        .arg("--file")
+        .arg(&source)
+        .output()
+        .context("cannot run mvn")?;
+    ensure!(output.status.success(), "mvn: {}", String::from_utf8_lossy(&output.stdout));
+    Ok(folder)
+}
+
+impl Kind {
+    fn take(self, name: &str, ttl: u64) -> String {
+        format!("{} {name} {ttl}", self.lock)
+    }
+
+    fn attempt(self, name: &str) -> String {
+        format!("{} {name} {LONG}", self.attempt)
+    }
+
+    fn give_back(self, name: &str) -> String {
+        format!("{} {name}", self.unlock)
+    }
+}

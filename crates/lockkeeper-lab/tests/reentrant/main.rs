@@ -1,0 +1,8 @@
+//! What `recipe=reentrant` keeps in Redis, byte by byte, and what it does when asked twice.
+
+mod doubt;
+mod layout;
+#[path = "../interop/server.rs"]
+mod server;
+mod stage;
+mod waiting;

@@ -1,0 +1,33 @@
+-- ARGV: …, id, mode, ttl, field of the owner, and the rest of the note.
+-- Returns the token; or busy and ms until it may be free; or uncovered.
+local id, wanted, ttl, owner = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
+settle()
+finish()
+if others['w' .. id] then return { 'busy', 0 } end
+
+local claim = claims['c' .. id]
+if not claim then
+  local reads, also_writes = lock[owner], lock[owner .. ':write']
+  if wanted == 'x' and reads and not also_writes then return { 'uncovered' } end
+  local is_free = not mode and next(lock) == nil
+  if not (is_free or also_writes or (wanted == 's' and mode == 'read')) then
+    return { 'busy', redis.call('PTTL', KEYS[1]) }
+  end
+  claim = { since = now, field = wanted == 'x' and owner .. ':write' or owner, rest = ARGV[7] }
+  for _, other in pairs(claims) do
+    if other.field == owner or other.field == owner .. ':write' then claim.token = other.token end
+  end
+  if not claim.token then
+    -- Above every token given before, by the counter; and by the clock, should it be lost.
+    claim.token = math.max(last + 1, math.floor(micros * 1.024))
+    redis.call('HSET', KEYS[2], 't', digits(claim.token))
+  end
+  if is_free then
+    mode = wanted == 'x' and 'write' or 'read'
+    redis.call('HSET', KEYS[1], 'mode', mode)
+  end
+end
+claim.expires = now + ttl
+note('c' .. id, claim)
+finish()
+return claim.token

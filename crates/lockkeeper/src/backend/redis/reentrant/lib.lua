@@ -1,0 +1,175 @@
+-- One name. KEYS: the lock, our notes on it, the channel of locks, the channel of read-write locks.
+-- ARGV[1]: how to publish; ARGV[2]: what the keys of readers begin with.
+--
+-- The lock is as Redisson's read-write lock keeps it: a hash with `mode`, which is read or write;
+-- per owner a field that says how often it is in, with `:write` at its end for one who writes; and
+-- for every time a reader is in, a key `<owner>:rwlock_timeout:<n>` that lives for as long as that
+-- may last: a reader without one is over. A hash without `mode` is an RLock of Redisson.
+-- The notes are a hash: t the last token, c<id> a claim, l<id> one that was released and stays for
+-- its shortest time, b<id> why a claim was broken, w<id> a claim that was withdrawn.
+--
+-- A claim holds while it is noted, its time is not over and its field is in the lock; the count of
+-- a field of ours is the number of such claims. So nothing is added to a count or taken off: it is
+-- counted anew, and whatever is asked twice is done once. A field is only ever made together with
+-- a note, after the notes of a time before are struck off; no note can speak of a later field.
+local KEPT = 60000
+local FOREIGN = redis.error_reply('FOREIGN the key of the lock holds something else')
+
+local clock = redis.call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+
+local function digits(number) return string.format('%.0f', number) end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+local foreign = kind ~= 'none' and kind ~= 'hash'
+local lock, mode = {}, nil
+if kind == 'hash' then
+  local fields = redis.call('HGETALL', KEYS[1])
+  for i = 1, #fields, 2 do lock[fields[i]] = fields[i + 1] end
+  mode, lock.mode = lock.mode, nil
+  foreign = mode and mode ~= 'read' and mode ~= 'write'
+  for _, count in pairs(lock) do foreign = foreign or not tonumber(count) end
+  -- No lock is without an end; numbers that someone keeps in a hash are.
+  foreign = foreign or redis.call('PTTL', KEYS[1]) == -1
+end
+
+-- A claim is written as expiry, token, since, field, the channel of its keeper, owner, whom, note,
+-- a line each.
+local function written(claim)
+  return table.concat({ digits(claim.expires), digits(claim.token), digits(claim.since),
+    claim.field, claim.rest }, '\n')
+end
+
+local function read(record)
+  local expires, token, since, field, rest =
+    string.match(record, '^(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
+  return { expires = tonumber(expires), token = tonumber(token), since = tonumber(since),
+    field = field, rest = rest }
+end
+
+local claims, others, last = {}, {}, 0
+do
+  local fields = redis.call('HGETALL', KEYS[2])
+  for i = 1, #fields, 2 do
+    local letter = string.sub(fields[i], 1, 1)
+    if letter == 't' then
+      last = tonumber(fields[i + 1])
+    elseif letter == 'c' or letter == 'l' then
+      claims[fields[i]] = read(fields[i + 1])
+    else
+      others[fields[i]] = fields[i + 1]
+    end
+  end
+end
+
+local function holds(claim) return claim.expires > now and lock[claim.field] end
+
+local function writes(field) return string.sub(field, -6) == ':write' end
+
+local function timeout_key(field, number)
+  return ARGV[2] .. field .. ':rwlock_timeout:' .. number
+end
+
+-- Until when a field may last.
+local function left_of(field)
+  if not mode or writes(field) then return redis.call('PTTL', KEYS[1]) end
+  local longest = 0
+  for number = 1, tonumber(lock[field]) do
+    longest = math.max(longest, redis.call('PTTL', timeout_key(field, number)))
+  end
+  return longest
+end
+
+-- The fields whose count may have changed.
+local touched = {}
+
+local function note(name, claim)
+  claims[name] = claim
+  lock[claim.field] = lock[claim.field] or 0
+  touched[claim.field] = true
+  redis.call('HSET', KEYS[2], name, written(claim))
+end
+
+local function strike(name)
+  touched[claims[name].field] = true
+  claims[name] = nil
+  redis.call('HDEL', KEYS[2], name)
+end
+
+local function settle()
+  for name, claim in pairs(claims) do
+    if not holds(claim) then strike(name) end
+  end
+  for name, text in pairs(others) do
+    if tonumber(string.match(text, '^%d+')) <= now then
+      others[name] = nil
+      redis.call('HDEL', KEYS[2], name)
+    end
+  end
+end
+
+-- Writes the count of a field anew, and whether it was there to be counted.
+local function recount(field)
+  local before = tonumber(lock[field])
+  if not before then return false end
+  local count, longest = 0, 0
+  for _, claim in pairs(claims) do
+    if claim.field == field then
+      count = count + 1
+      longest = math.max(longest, claim.expires - now)
+    end
+  end
+  if count == 0 then
+    lock[field] = nil
+    redis.call('HDEL', KEYS[1], field)
+  else
+    lock[field] = count
+    redis.call('HSET', KEYS[1], field, count)
+  end
+  if not writes(field) then
+    for number = 1, count do
+      redis.call('SET', timeout_key(field, number), '1', 'PX', digits(longest))
+    end
+    for number = count + 1, before do redis.call('DEL', timeout_key(field, number)) end
+  end
+  return true
+end
+
+-- Everyone who may wait, and as Redisson does it: all after a writer, one of each client else.
+local function wake(was)
+  redis.call(ARGV[1], KEYS[3], '0')
+  redis.call(ARGV[1], KEYS[4], was == 'write' and '1' or '0')
+end
+
+local function free()
+  local was = mode
+  lock, mode = {}, nil
+  redis.call('DEL', KEYS[1])
+  -- The last token is kept for a while; after that the clock alone makes them grow.
+  redis.call('PEXPIRE', KEYS[2], KEPT)
+  wake(was)
+end
+
+-- Brings the lock into line with the notes.
+local function finish()
+  local changed, writer, longest = false, false, 0
+  for field in pairs(touched) do changed = recount(field) or changed end
+  touched = {}
+  if not changed then return end
+  for field in pairs(lock) do
+    writer = writer or writes(field)
+    if mode == 'read' then longest = math.max(longest, left_of(field)) end
+  end
+  if next(lock) == nil then return free() end
+  if mode == 'write' and not writer then
+    -- Redisson says nothing here, and readers wait on; a message too many does no harm.
+    mode = 'read'
+    redis.call('HSET', KEYS[1], 'mode', mode)
+    wake('write')
+  end
+  for _, claim in pairs(claims) do longest = math.max(longest, claim.expires - now) end
+  if longest <= 0 then return free() end
+  redis.call('PEXPIRE', KEYS[1], digits(longest))
+  redis.call('PEXPIRE', KEYS[2], digits(math.max(longest, KEPT)))
+end

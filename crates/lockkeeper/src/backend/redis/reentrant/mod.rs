@@ -1,0 +1,208 @@
+//! `recipe=reentrant`: locks shared with the locks of Redisson.
+//!
+//! A claim looks to Redisson like a hold of its `RReadWriteLock`: an exclusive one like a writer, a
+//! shared one like a reader. That keeps out its `RLock` too, which waits for any hash that is not
+//! its own, and a hash of an `RLock` keeps out our claims. So one name is one lock for
+//! [`Keeper::lock`](crate::Keeper::lock), [`Keeper::rw_lock`](crate::Keeper::rw_lock), `getLock`
+//! and `getReadWriteLock`, and those who wait are woken on the channels of both. (Not for the last
+//! two among themselves: in Redisson they are two locks, even of one name.) The layout of an
+//! `RLock` for exclusive claims was rejected because a `getReadWriteLock` does not see it.
+//!
+//! Redisson keeps a count per owner. Which claims are counted, their tokens and notes are in a hash
+//! beside the lock, `lockkeeper:reentrant:{name}`; the scripts say what must stay true of the two.
+//!
+//! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper
+//! does. What waits is not known to the store, so nobody is shown waiting, and no order is kept.
+
+mod keys;
+mod owner;
+mod scripts;
+mod view;
+mod wait;
+
+use super::link::Link;
+use super::listener::Listener;
+use super::roll::Roll;
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Mode,
+    Moment, Name, Patience, Standing,
+};
+use crate::error::Result;
+use async_trait::async_trait;
+use keys::{Keys, Layout};
+use scripts::{Asked, Scripts};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use wait::Turns;
+
+/// What its URL takes.
+pub(super) const OPTIONS: &[&str] = &[
+    "recipe",
+    "prefix",
+    "timeout",
+    "allow_eviction",
+    "replicas",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+    "sentinel_user",
+    "sentinel_password",
+];
+
+/// Locks shared with Redisson; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct Reentrant {
+    shared: Arc<Shared>,
+}
+
+/// What a backend and its leases share.
+#[derive(Debug)]
+struct Shared {
+    link: Link,
+    listener: Listener,
+    roll: Arc<Roll>,
+    scripts: Scripts,
+    layout: Layout,
+    turns: Turns,
+    /// Where this keeper is told that a claim of its own was broken.
+    channel: String,
+    /// The command that tells Redisson of a release.
+    publish: &'static str,
+    url: String,
+}
+
+/// How it is to be.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) prefix: String,
+    pub(super) keeper: String,
+    pub(super) clustered: bool,
+    /// `PUBLISH`; in a cluster whose Redisson clients listen to its shards, `SPUBLISH`.
+    pub(super) publish: &'static str,
+    pub(super) url: String,
+}
+
+impl Reentrant {
+    pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
+        let Settings { prefix, keeper, clustered, publish, url } = settings;
+        let roll = Arc::new(Roll::default());
+        let channel = format!("{}keeper:{keeper}", super::key::PREFIX);
+        let listener = Listener::new(link.route.clone(), channel.clone(), roll.clone());
+        listener.ensure().await?;
+        let (scripts, turns) = (Scripts::new(), Turns::default());
+        let layout = Layout { prefix, clustered };
+        let shared = Shared { link, listener, roll, scripts, layout, turns, channel, publish, url };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    async fn ask(&self, claim: &Claim, keys: &Keys) -> Result<Answer> {
+        let sent = Moment::now();
+        match self.shared.acquire(claim, keys).await? {
+            Asked::Granted(token) => {
+                let lease = ReentrantLease {
+                    shared: self.shared.clone(),
+                    keys: keys.clone(),
+                    id: claim.id.to_string(),
+                    ttl: claim.ttl,
+                };
+                let token = FencingToken::new(token);
+                let valid_for = claim.ttl;
+                Ok(Answer::Granted(Grant { lease: Box::new(lease), token, sent, valid_for }))
+            }
+            Asked::Busy(left) => Ok(Answer::Busy(left)),
+            Asked::Uncovered => Err(Mode::Shared.upgrade_refused(&claim.name, claim.mode)),
+        }
+    }
+}
+
+/// What a claim is told that asks.
+enum Answer {
+    Granted(Grant),
+    /// For so long, where that is known, unless it is given back or renewed.
+    Busy(Option<Duration>),
+}
+
+#[async_trait]
+impl Backend for Reentrant {
+    fn capability(&self) -> Capability {
+        crate::connect::REDIS_REENTRANT
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let keys = self.shared.layout.keys(&claim.name)?;
+        match self.ask(claim, &keys).await? {
+            Answer::Granted(grant) => Ok(Some(grant)),
+            Answer::Busy(_) if patience.is_over() => Ok(None),
+            Answer::Busy(_) => self.wait(claim, &keys, patience).await,
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let keys = self.shared.layout.keys(&claim.name)?;
+        self.shared.release(&keys, &claim.id.to_string(), Duration::ZERO, true).await
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+impl fmt::Display for Reentrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.url)
+    }
+}
+
+#[derive(Debug)]
+struct ReentrantLease {
+    shared: Arc<Shared>,
+    keys: Keys,
+    id: String,
+    ttl: Duration,
+}
+
+#[async_trait]
+impl Lease for ReentrantLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
+        if !self.shared.listener.is_listening() {
+            // So that we hear of a broken lock at once, not at the next renewal.
+            let _ = self.shared.listener.ensure().await;
+        }
+        Ok(standing)
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.shared.roll.unwatch(&self.id);
+        self.shared.release(&self.keys, &self.id, linger, false).await
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.shared.roll.watch(&self.id, alarm);
+    }
+}
+
+impl Drop for ReentrantLease {
+    fn drop(&mut self) {
+        // A detached claim has no one left to alarm.
+        self.shared.roll.unwatch(&self.id);
+    }
+}
+
+#[async_trait]
+impl Inspector for Reentrant {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        view::list(&self.shared, prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        view::show(&self.shared, name).await
+    }
+
+    /// Holds of Redisson have no token, and so cannot be broken from here.
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        self.shared.break_hold(&self.shared.layout.keys(name)?, token, reason).await
+    }
+}

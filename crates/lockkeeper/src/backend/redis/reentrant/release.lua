@@ -1,0 +1,19 @@
+-- ARGV: …, id, ms to stay, whether the claim is withdrawn: then it must not come after all.
+local id, linger = ARGV[3], tonumber(ARGV[4])
+local claim = claims['c' .. id]
+if claim and holds(claim) and linger > 0 then
+  -- Nobody's from now on, under a field that no owner has.
+  local field = id .. ':lingering' .. (writes(claim.field) and ':write' or '')
+  local rest = string.gsub(claim.rest, '^([^\n]*\n)[^\n]*', '%1-')
+  note('l' .. id, { expires = now + linger, token = claim.token, since = claim.since,
+    field = field, rest = rest })
+end
+if claim then strike('c' .. id) end
+settle()
+finish()
+if ARGV[5] == '1' then
+  -- Full memory keeps no one from withdrawing.
+  redis.pcall('HSET', KEYS[2], 'w' .. id, digits(now + KEPT))
+  redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[2]), KEPT))
+end
+return claim and 1 or 0

@@ -1,0 +1,14 @@
+-- ARGV: …, id, ttl. Returns 1 if it is held, else why not.
+local claim = claims['c' .. ARGV[3]]
+if claim and holds(claim) then
+  -- The expiry first: at maxmemory Redis lets a script go on once it has written.
+  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])))
+  claim.expires = now + tonumber(ARGV[4])
+  note('c' .. ARGV[3], claim)
+  settle()
+  finish()
+  return 1
+end
+local broken = others['b' .. ARGV[3]]
+if broken then return { 'broken', string.sub(broken, string.find(broken, '\n', 1, true) + 1) } end
+return { 'gone' }

@@ -1,0 +1,20 @@
+-- Returns now, the claims that hold, and the fields of others as field, whether it is exclusive,
+-- count and ms left; nothing for a key that is no lock.
+if foreign then return {} end
+local ours, known, theirs = {}, {}, {}
+for _, claim in pairs(claims) do
+  if holds(claim) then
+    ours[#ours + 1] = written(claim)
+    known[claim.field] = true
+  end
+end
+for field, count in pairs(lock) do
+  local left = not known[field] and left_of(field)
+  if left and left ~= 0 then
+    theirs[#theirs + 1] = writes(field) and string.sub(field, 1, -7) or field
+    theirs[#theirs + 1] = (not mode or writes(field)) and 1 or 0
+    theirs[#theirs + 1] = count
+    theirs[#theirs + 1] = left
+  end
+end
+return { digits(now), ours, theirs }

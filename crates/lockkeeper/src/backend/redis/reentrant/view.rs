@@ -1,0 +1,127 @@
+//! Who holds.
+
+use super::Shared;
+use super::scripts::{strange, text};
+use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
+use crate::error::{Error, ErrorKind, Result};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use redis::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How many names are looked at at once.
+const AT_ONCE: usize = 32;
+
+pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
+    let found = look(shared, name).await?;
+    found.ok_or_else(|| {
+        Error::new(ErrorKind::Store, format!("the key of {name:?} holds something that is no lock"))
+    })
+}
+
+/// `None` where the key is no lock.
+async fn look(shared: &Shared, name: &Name) -> Result<Option<LockView>> {
+    let answer = shared.look(&shared.layout.keys(name)?).await?;
+    match &answer {
+        Value::Array(parts) if parts.is_empty() => Ok(None),
+        answer => view(name, answer).map(Some).ok_or_else(|| strange(answer)),
+    }
+}
+
+fn view(name: &Name, answer: &Value) -> Option<LockView> {
+    let Value::Array(parts) = answer else { return None };
+    let [now, Value::Array(ours), Value::Array(theirs)] = &parts[..] else { return None };
+    let now = text(now)?.parse().ok()?;
+    let mut claims: Vec<_> =
+        ours.iter().map(|record| holder(text(record)?, now)).collect::<Option<_>>()?;
+    // In the order of their grants; of one owner's claims the first is shown, the strongest mode.
+    let by_grant = |holder: &HolderView| (holder.token, std::cmp::Reverse(holder.held_for));
+    claims.sort_by_key(by_grant);
+    let others: Option<Vec<_>> = theirs.chunks_exact(4).map(other).collect();
+    let mut holders: Vec<HolderView> = Vec::new();
+    for claim in claims.into_iter().chain(others?) {
+        match holders.iter_mut().find(|seen| seen.owner == claim.owner && claim.owner.id() != "-") {
+            Some(seen) => {
+                seen.count += claim.count;
+                seen.expires_in = seen.expires_in.max(claim.expires_in);
+                if claim.mode == Mode::Exclusive {
+                    seen.mode = claim.mode;
+                }
+            }
+            None => holders.push(claim),
+        }
+    }
+    Some(LockView { name: name.clone(), holders, waiters: Vec::new() })
+}
+
+/// `expiry, token, since, field, channel, owner, whom, note`, a line each.
+fn holder(record: &str, now: u64) -> Option<HolderView> {
+    let mut lines = record.splitn(8, '\n');
+    let mut number = || lines.next()?.parse::<u64>().ok();
+    let (expires, token, since) = (number()?, number()?, number()?);
+    let (field, _channel, owner) = (lines.next()?, lines.next()?, lines.next()?);
+    Some(HolderView {
+        owner: Owner::from_id(owner.to_owned()),
+        whom: lines.next()?.to_owned(),
+        note: lines.next()?.to_owned(),
+        mode: if field.ends_with(":write") { Mode::Exclusive } else { Mode::Shared },
+        token: FencingToken::new(token),
+        count: 1,
+        held_for: Duration::from_millis(now.saturating_sub(since)),
+        expires_in: Duration::from_millis(expires.saturating_sub(now)),
+    })
+}
+
+/// One who came by another library: since when it holds, nobody knows.
+fn other(words: &[Value]) -> Option<HolderView> {
+    let [field, Value::Int(exclusive), count, Value::Int(left)] = words else { return None };
+    Some(HolderView {
+        owner: Owner::from_id(text(field)?.to_owned()),
+        whom: String::new(),
+        note: String::new(),
+        mode: if *exclusive == 1 { Mode::Exclusive } else { Mode::Shared },
+        token: None,
+        count: text(count)?.parse().ok()?,
+        held_for: Duration::ZERO,
+        expires_in: Duration::from_millis(u64::try_from(*left).unwrap_or_default()),
+    })
+}
+
+pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
+    let names = names(shared, prefix).await?;
+    let views = stream::iter(names).map(|name| async move { look(shared, &name).await });
+    let views: Vec<Option<LockView>> = views.buffered(AT_ONCE).try_collect().await?;
+    Ok(views.into_iter().flatten().filter(|view| !view.holders.is_empty()).collect())
+}
+
+/// Every name whose key is a hash: locks of Redisson have nothing else in common.
+async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
+    let pattern = format!("{}*", literally(&format!("{}{prefix}", shared.layout.prefix)));
+    let mut names = BTreeSet::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+        scan.arg("TYPE").arg("hash");
+        let answer = shared.link.command(&scan).await?;
+        let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
+        let [next, Value::Array(keys)] = &parts[..] else { return Err(strange(&answer)) };
+        names.extend(keys.iter().filter_map(text).filter_map(|key| shared.layout.name_of(key)));
+        text(next).unwrap_or("0").clone_into(&mut cursor);
+        if cursor == "0" {
+            return Ok(names);
+        }
+    }
+}
+
+/// The text as a pattern that matches itself only.
+fn literally(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "*?[]\\^".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
