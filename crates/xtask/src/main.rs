@@ -25,7 +25,10 @@ fn main() -> Result<()> {
             let words: Vec<_> = arguments.iter().map(String::as_str).collect();
             cargo(&[LAB, &words].concat())
         }
-        ["bench"] => cargo(&["bench", "--package", "lockkeeper"]),
+        ["bench"] => {
+            cargo(&["bench", "--package", "lockkeeper"])?;
+            cargo(&["bench", "--package", "lockkeeper-lab"])
+        }
         ["table"] => {
             cargo(&["run", "--quiet", "--package", "lockkeeper-cli", "--", "recipes", "--markdown"])
         }

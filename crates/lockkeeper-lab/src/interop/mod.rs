@@ -10,6 +10,7 @@
 //! | `lock NAME TTL` | `held`, when it is |
 //! | `try NAME TTL` | `held` or `busy` |
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
+//! | `bench NAME COUNT` | `took SECONDS`, for so many locks one after another (some peers) |
 //! | `quit` | |
 //!
 //! Times are in milliseconds. What else went wrong is `error` and why. A peer ends when its input

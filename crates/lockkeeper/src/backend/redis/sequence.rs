@@ -6,8 +6,8 @@ use crate::backend::Name;
 use crate::error::{Error, ErrorKind, Result};
 use redis::Value;
 
-/// Counts up by ARGV[1], and on to ARGV[2] if that is further. The numbers stay text: a Lua
-/// number is exact only up to 2^53.
+/// Counts up by its first argument, and on to its second if that is further. The numbers stay
+/// text: a Lua number is exact only up to 2^53.
 const RESERVE: &str = "
 redis.call('INCRBY', KEYS[1], ARGV[1])
 local last = redis.call('GET', KEYS[1])

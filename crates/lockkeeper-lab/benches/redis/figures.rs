@@ -1,0 +1,29 @@
+//! Rounds in turn, medians, and a line per ratio.
+
+use std::time::{Duration, Instant};
+
+/// The median of several rounds.
+pub(crate) fn median(mut rounds: Vec<Duration>) -> Duration {
+    rounds.sort();
+    rounds[rounds.len() / 2]
+}
+
+/// How long `work` took for one of `count` turns.
+pub(crate) async fn each(count: u32, work: impl Future<Output = ()>) -> Duration {
+    let start = Instant::now();
+    work.await;
+    start.elapsed() / count
+}
+
+/// Prints that our speed is this part of theirs.
+pub(crate) fn speed(what: &str, ours: Duration, theirs: Duration, least: f64) {
+    let ratio = theirs.as_secs_f64() / ours.as_secs_f64();
+    let verdict = if ratio >= least { "kept" } else { "MISSED" };
+    println!("{what:<58} {ours:>9.1?} {theirs:>9.1?}   {ratio:>6.2} ≥ {least:<5} {verdict}");
+}
+
+/// Prints a figure that is to stay below a limit.
+pub(crate) fn at_most(what: &str, figure: f64, most: f64) {
+    let verdict = if figure <= most { "kept" } else { "MISSED" };
+    println!("{what:<78}   {figure:>6.2} ≤ {most:<5} {verdict}");
+}
