@@ -34,6 +34,8 @@ struct Book {
     due: BTreeMap<(Moment, usize), Arc<Hold>>,
     /// Until when the walkers sleep; `None` when nothing at all is planned.
     asleep_until: Option<Moment>,
+    /// Whether anything was entered since the walkers last looked.
+    in_use: bool,
     /// The runtimes that have a walker: all that the keeper was used on and that live.
     walkers: Vec<Handle>,
 }
@@ -47,6 +49,7 @@ impl Rounds {
                 book.due.remove(&(previous, address(hold)));
             }
             book.due.insert((due, address(hold)), hold.clone());
+            book.in_use = true;
             book.asleep_until.is_none_or(|until| due < until)
         };
         if wake {
@@ -85,7 +88,11 @@ impl Rounds {
         let later = book.due.split_off(&(now, usize::MAX));
         let due = std::mem::replace(&mut book.due, later).into_values().collect();
         let first = book.due.first_key_value().map(|((due, _), _)| *due);
-        book.asleep_until = first.map(|first| first.min(now + LONGEST_SLEEP));
+        let soon = now + LONGEST_SLEEP;
+        // A keeper whose locks come and go at once would find nobody planned to look, and wake a
+        // walker, with each of them: so the last one is waited for once more.
+        let lately = std::mem::take(&mut book.in_use).then_some(soon);
+        book.asleep_until = first.map(|first| first.min(soon)).or(lately);
         (due, book.asleep_until)
     }
 }
