@@ -1,0 +1,76 @@
+//! Short runs of the lab on every recipe with a server: claims exclude and fenced effects hold
+//! while clients, the network and the server are broken.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockkeeper_lab::server::{Kind, missing};
+use std::process::{Command, Output};
+
+/// A recipe, and what the clients do.
+const STORES: &[(Kind, &str, &str)] = &[
+    (Kind::Redis, "queue", "lock"),
+    (Kind::Redis, "queue", "rw"),
+    (Kind::Redis, "queue", "permits"),
+    (Kind::Redis, "queue", "cancel"),
+    (Kind::Redis, "reentrant", "lock"),
+    (Kind::Redis, "reentrant", "rw"),
+    (Kind::Redis, "set-nx-px", "lock"),
+];
+
+/// What is broken, two kinds at a time, and for how long.
+const FAULTS: &[(&str, u32)] =
+    &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(5);
+    let mut trials = Vec::new();
+    for (kind, recipe, work) in STORES {
+        // One pair of faults is enough of a trial for what the same script does in other modes.
+        let faults = if *work == "lock" { FAULTS } else { &FAULTS[..1] };
+        for (fault, seconds) in faults {
+            let name = format!("{} {recipe} {work} {fault}", kind.word());
+            let run = move || survives(*kind, recipe, work, fault, *seconds).map_err(Failed::from);
+            let trial = Trial::test(name, run);
+            trials.push(match missing(&[*kind]) {
+                Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+                None => trial,
+            });
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn lab(words: &[&str]) -> Result<Output, String> {
+    let run = Command::new(env!("CARGO_BIN_EXE_lab")).args(words).output();
+    run.map_err(|error| error.to_string())
+}
+
+/// The number that stands first behind `title` in the printed summary.
+fn counted(text: &str, title: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.trim_start().starts_with(title))?;
+    line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok())
+}
+
+fn survives(kind: Kind, recipe: &str, work: &str, fault: &str, seconds: u32) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let out = folder.path().join("history");
+    let (out, seconds) = (out.to_string_lossy(), seconds.to_string());
+    let words = ["run", "--server", kind.word(), "--recipe", recipe, "--work", work];
+    let more = ["--fault", fault, "--seconds", &seconds, "--seed", "7", "--out", &out];
+    let run = lab(&[&words[..], &more].concat())?;
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    // Too short to see five of everything, so `unknown` is expected: what was seen is counted here.
+    if !matches!(run.status.code(), Some(0 | 2)) {
+        return Err(format!("{:?}\n{text}\n{said}", run.status));
+    }
+    let enough = [("hand-overs", 60)].into_iter().chain(fault.split(',').map(|kind| (kind, 1)));
+    for (title, least) in enough {
+        let seen = counted(&text, title).unwrap_or(0);
+        if seen < least {
+            return Err(format!("unknown: only {seen} {title} in\n{text}"));
+        }
+    }
+    Ok(())
+}
