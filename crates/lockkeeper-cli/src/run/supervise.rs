@@ -24,7 +24,15 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Stays with the command until it has ended; returns our exit code.
 pub(crate) async fn supervise(child: Child, held: &Held, plan: &Plan, signals: &mut Signals) -> u8 {
-    let mut watch = Watch { child, held, plan, kill_at: None, killed: false, said: Vec::new() };
+    let mut watch = Watch {
+        child,
+        held,
+        plan,
+        fullest: Duration::ZERO,
+        kill_at: None,
+        killed: false,
+        said: Vec::new(),
+    };
     let status = watch.until_ended(signals).await;
     if watch.kill_at.is_some() {
         watch.until_all_ended().await;
@@ -40,6 +48,9 @@ struct Watch<'a> {
     child: Child,
     held: &'a Held,
     plan: &'a Plan,
+    /// The longest that the lease was ever seen to last: less than the ttl in a store that keeps
+    /// sessions, and at first in one that handed the lock over.
+    fullest: Duration,
     /// Set once the command was told to stop because of the lock.
     kill_at: Option<Moment>,
     killed: bool,
@@ -68,7 +79,7 @@ impl Watch<'_> {
                     }
                     self.say_lost(kills);
                 }
-                () = about_to_run_out(self.held, self.plan), if kills && !stopping => {
+                () = about_to_run_out(self.held, self.plan, &mut self.fullest), if kills && !stopping => {
                     self.stop();
                     let names = self.held.names_quoted();
                     self.say(format!(
@@ -163,10 +174,13 @@ async fn reached(moment: Option<Moment>) {
 
 /// Waits until so little of the lease is left that the command must begin to stop now. While
 /// renewals are answered that never comes.
-async fn about_to_run_out(held: &Held, plan: &Plan) {
-    let needed = plan.grace + reserve(plan.ttl);
+async fn about_to_run_out(held: &Held, plan: &Plan, fullest: &mut Duration) {
     loop {
-        let spare = held.until_others().saturating_sub(needed);
+        let left = held.until_others();
+        *fullest = left.max(*fullest);
+        // Half of it is for renewals, whatever the command would like.
+        let needed = (plan.grace + reserve(plan.ttl)).min(*fullest / 2);
+        let spare = left.saturating_sub(needed);
         if spare.is_zero() {
             return;
         }

@@ -1,0 +1,124 @@
+//! The command line on stores with a server, which is killed under it.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockkeeper_lab::server::{Kind, Lab, Server, missing};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type Case = (&'static str, fn(&Server) -> Result<()>);
+
+const CASES: &[Case] = &[
+    ("a_run_hands_over_to_the_next", hands_over),
+    ("a_command_is_stopped_when_its_server_is_gone", server_gone),
+    ("a_lock_can_be_broken", broken),
+    ("a_server_that_is_not_there_is_said", not_there),
+];
+
+/// Where a store is, as far as `--store` needs to know.
+const KINDS: &[Kind] = &[Kind::Redis];
+
+fn main() -> Result<()> {
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(4);
+    let lab = Arc::new(Lab::open()?);
+    let mut trials = Vec::new();
+    for kind in KINDS {
+        for (name, case) in CASES {
+            let lab = lab.clone();
+            let trial = Trial::test(format!("{}::{name}", kind.word()), move || {
+                let server =
+                    lab.start(*kind).map_err(|error| Failed::from(format!("{error:?}")))?;
+                case(&server).map_err(|error| Failed::from(format!("{error:?}")))
+            });
+            trials.push(match missing(&[*kind]) {
+                Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+                None => trial,
+            });
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(lab);
+    conclusion.exit();
+}
+
+fn lockkeeper(server: &Server, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.args(words).env("LOCKKEEPER_STORE", server.url());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn eventually(what: &str, mut attempt: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begin = Instant::now();
+    while !attempt()? {
+        ensure!(begin.elapsed().as_secs() < 40, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Runs a command under `name` that writes to `file` when it begins, and then stays.
+fn hold(server: &Server, name: &str, file: &Path, options: &[&str]) -> Result<Child> {
+    let script = format!("echo $$ > {}; exec sleep 600", file.display());
+    let words = [&["run"], options, &[name, "--", "sh", "-c", &script]].concat();
+    let child = lockkeeper(server, &words).spawn()?;
+    eventually("the command runs", || Ok(file.exists()))?;
+    Ok(child)
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+fn hands_over(server: &Server) -> Result<()> {
+    let first = lockkeeper(server, &["run", "job", "--", "sleep", "2"]).spawn()?;
+    eventually("it is held", || {
+        let shown = lockkeeper(server, &["show", "job"]).output()?;
+        Ok(shown.status.success())
+    })?;
+    let second =
+        lockkeeper(server, &["run", "job", "--", "sh", "-c", "sleep 2; echo done"]).output()?;
+    let first = first.wait_with_output()?;
+    ensure!(first.status.success(), "{}", text(&first));
+    ensure!(second.status.success(), "{}", text(&second));
+    ensure!(String::from_utf8_lossy(&second.stdout) == "done\n", "{}", text(&second));
+    Ok(())
+}
+
+fn server_gone(server: &Server) -> Result<()> {
+    let file = server.folder().join("held");
+    let child = hold(server, "job", &file, &["--ttl", "3s"])?;
+    server.kill()?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.code() == Some(79), "{:?} {}", output.status, text(&output));
+    let pid = std::fs::read_to_string(&file)?;
+    ensure!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "the command still runs");
+    Ok(())
+}
+
+fn broken(server: &Server) -> Result<()> {
+    let child = hold(server, "job", &server.folder().join("held"), &[])?;
+    let shown = lockkeeper(server, &["show", "job", "--json"]).output()?;
+    let view: serde_json::Value = serde_json::from_slice(&shown.stdout)?;
+    let token = view["holders"][0]["token"].as_u64().context("a token")?.to_string();
+    let words = ["break", "job", "--token", &token, "--reason", "on fire"];
+    let output = lockkeeper(server, &words).output()?;
+    ensure!(output.status.success(), "{}", text(&output));
+    let output = child.wait_with_output()?;
+    ensure!(output.status.code() == Some(79), "{:?} {}", output.status, text(&output));
+    ensure!(text(&output).contains("on fire"), "{}", text(&output));
+    Ok(())
+}
+
+fn not_there(server: &Server) -> Result<()> {
+    server.kill()?;
+    let output = lockkeeper(server, &["run", "job", "--", "true"]).output()?;
+    ensure!(output.status.code() == Some(69), "{:?} {}", output.status, text(&output));
+    ensure!(text(&output).contains("127.0.0.1"), "{}", text(&output));
+    Ok(())
+}
