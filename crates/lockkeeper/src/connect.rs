@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// | `memory:` | this process's memory, new with every call |
 /// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
 /// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
+/// | `redis://host`, `rediss://host` | Redis or Valkey, plain or encrypted: see [`redis`](crate::backend::redis) |
+/// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
+/// | `redis+cluster://h1,h2,h3` | a Redis cluster |
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for a URL that makes no sense: an unknown scheme lists the known ones,
@@ -145,6 +148,15 @@ pub fn recipes() -> Vec<Recipe> {
         },
         Recipe {
             scheme: "redis",
+            name: "reentrant",
+            example: "redis://127.0.0.1?recipe=reentrant",
+            about: "shared with Redisson's locks and read-write locks",
+            capability: REDIS_REENTRANT,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
             name: "set-nx-px",
             example: "redis://127.0.0.1?recipe=set-nx-px",
             about: "one key per lock, shared with redis-py, redsync, rslock and node-redlock",
@@ -167,15 +179,6 @@ pub fn recipes() -> Vec<Recipe> {
             example: "redis://127.0.0.1?recipe=getset",
             about: "UNSAFE, to be seen failing: expiry by the clients' clocks",
             capability: REDIS_HISTORIC,
-            feature: Some("redis"),
-            compiled: cfg!(feature = "redis"),
-        },
-        Recipe {
-            scheme: "redis",
-            name: "reentrant",
-            example: "redis://127.0.0.1?recipe=reentrant",
-            about: "shared with Redisson's locks and read-write locks",
-            capability: REDIS_REENTRANT,
             feature: Some("redis"),
             compiled: cfg!(feature = "redis"),
         },

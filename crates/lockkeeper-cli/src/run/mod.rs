@@ -45,6 +45,10 @@ async fn carry_out(plan: &Plan) -> Result<u8, Failure> {
              as sqlite:"
         )));
     }
+    // What the library warns of when it connects, and nobody would see here.
+    if keeper.to_string().contains("(unsafe ") {
+        output::say(&format!("{keeper} is there to be seen failing: it does not keep others out"));
+    }
     let outcome = hold_and_work(&keeper, plan, &mut signals).await;
     keeper.close(LAST_WAIT).await;
     outcome

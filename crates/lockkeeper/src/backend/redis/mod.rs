@@ -1,4 +1,38 @@
 //! `redis://` — Redis and Valkey, version 6.2 or later.
+//!
+//! | URL | |
+//! |---|---|
+//! | `redis://[user:password@]host[:6379][/database]` | one server |
+//! | `rediss://…` | the same, encrypted |
+//! | `redis+sentinel://h1,h2,h3/name[/database]` | the primary of that name, found through sentinels |
+//! | `redis+cluster://h1,h2,h3` | a cluster; any of its nodes |
+//!
+//! | option | |
+//! |---|---|
+//! | `recipe` | [`queue`] unless said otherwise; [`reentrant`], or one of [`plain`] |
+//! | `prefix` | what our keys begin with: `lockkeeper:` for `queue`, nothing for the others |
+//! | `timeout` | the longest a connection or an answer is waited for, `2s` |
+//! | `barging=true` | newcomers may take a free lock before those who wait (`queue`) |
+//! | `replicas=n` | a claim and a renewal count only once n replicas have them |
+//! | `allow_eviction=true` | do not refuse a server that may evict locks when it is full |
+//! | `tls=true`, `ca`, `cert`, `key` | encryption for the last two URLs; files with certificates |
+//! | `sentinel_user`, `sentinel_password` | for the sentinels themselves |
+//!
+//! # How safe
+//! Locks live in Redis and by its clock. They are as durable as Redis is: with `appendonly yes` and
+//! `appendfsync always` they survive a crash; otherwise a crash can lose the last ones, and so can a
+//! failover to a replica that had not heard of them. `replicas=n` narrows that. A clock that is set
+//! forward ends claims early. Whatever happens, tokens grow: they carry the time. So have the
+//! resource check them ([`fence`](crate::fence)).
+//!
+//! A keeper has two connections, one for commands and one for messages, however many locks it holds
+//! or waits for; with `replicas` a few more. It finds its way back after restarts, failovers and
+//! broken connections by itself.
+//!
+//! # What the user may do
+//! A user for `queue` alone, in the words of Redis' own access lists:
+//! `~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role
+//! +wait +time`.
 
 mod channels;
 mod key;
