@@ -69,6 +69,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             };
             Ok(Arc::new(opened?))
         }
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => crate::backend::zookeeper::open(&address).await,
         other => Err(unknown_scheme(other)),
     }
 }
@@ -144,6 +146,33 @@ pub fn recipes() -> Vec<Recipe> {
             feature: Some("sqlite"),
             compiled: cfg!(feature = "sqlite"),
         },
+        Recipe {
+            scheme: "zookeeper",
+            name: "fair",
+            example: "zookeeper://127.0.0.1",
+            about: "a fair queue in ZooKeeper, shared with Curator or kazoo",
+            capability: ZOOKEEPER_FAIR,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
+        Recipe {
+            scheme: "zookeeper",
+            name: "barging",
+            example: "zookeeper://127.0.0.1?recipe=barging",
+            about: "the same nodes, but all who wait are woken at once",
+            capability: ZOOKEEPER_BARGING,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
+        Recipe {
+            scheme: "zookeeper",
+            name: "ephemeral",
+            example: "zookeeper://127.0.0.1?recipe=ephemeral",
+            about: "one node in ZooKeeper, for whoever makes it first",
+            capability: ZOOKEEPER_EPHEMERAL,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
     ]
 }
 
@@ -155,6 +184,23 @@ pub(crate) const SQLITE: Capability =
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =
     Capability { reach: crate::backend::Reach::Network, durable: true, ..memory::CAPABILITY };
+
+/// What `zookeeper://` promises with its default recipe.
+pub(crate) const ZOOKEEPER_FAIR: Capability = Capability {
+    reach: crate::backend::Reach::Network,
+    reentrant: false,
+    linger: false,
+    durable: true,
+    session: true,
+    ..memory::CAPABILITY
+};
+
+/// What `zookeeper://` promises with `recipe=barging`.
+pub(crate) const ZOOKEEPER_BARGING: Capability =
+    Capability { shared: false, permits: false, fair: false, ..ZOOKEEPER_FAIR };
+
+/// What `zookeeper://` promises with `recipe=ephemeral`.
+pub(crate) const ZOOKEEPER_EPHEMERAL: Capability = ZOOKEEPER_BARGING;
 
 #[cfg(test)]
 mod tests {

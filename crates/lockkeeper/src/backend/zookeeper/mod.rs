@@ -1,0 +1,180 @@
+//! `zookeeper://` — Apache ZooKeeper, version 3.5 or later.
+
+mod broken;
+mod client;
+mod driver;
+mod estate;
+mod jute;
+mod layout;
+mod lease;
+mod line;
+mod options;
+mod path;
+mod queue;
+mod record;
+mod request;
+mod route;
+mod session;
+mod tls;
+mod trouble;
+mod view;
+mod watchers;
+mod wire;
+
+use crate::address::Address;
+use crate::backend::{
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Name, Patience,
+};
+use crate::connect::{ZOOKEEPER_BARGING, ZOOKEEPER_EPHEMERAL, ZOOKEEPER_FAIR};
+use crate::error::Result;
+use async_trait::async_trait;
+use client::Client;
+use layout::{Entry, Layout};
+use options::{Options, Recipe};
+use queue::{Attempt, Stop};
+use request::{Access, Kind, Request};
+use session::Session;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use trouble::{Fault, refusal};
+
+/// Opens the recipe that the URL names.
+pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
+    let Options { recipe, layout, root, access, door } = Options::read(address)?;
+    let shown = door.shown.clone().into();
+    let client = Client::new(door);
+    let session = client.session().await?;
+    let shared = Shared { client, recipe, layout, root, access, shown };
+    drop(session);
+    Ok(Arc::new(ZooKeeper(shared)))
+}
+
+/// Locks in ZooKeeper; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct ZooKeeper(Shared);
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    recipe: Recipe,
+    layout: Layout,
+    root: String,
+    access: Access,
+    shown: Arc<str>,
+}
+
+#[async_trait]
+impl Backend for ZooKeeper {
+    fn capability(&self) -> Capability {
+        let capability = match self.0.recipe {
+            Recipe::Fair => ZOOKEEPER_FAIR,
+            Recipe::Barging => ZOOKEEPER_BARGING,
+            Recipe::Ephemeral => ZOOKEEPER_EPHEMERAL,
+        };
+        // What kazoo calls a semaphore has nodes elsewhere, which its locks do not look at.
+        let permits = capability.permits && self.0.layout == Layout::Curator;
+        Capability { permits, ..capability }
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let shared = &self.0;
+        loop {
+            let session = &shared.client.session().await?;
+            let parent = path::of(&shared.root, &claim.name);
+            let barging = shared.recipe == Recipe::Barging;
+            let attempt = Attempt { shared, session, claim, parent, barging };
+            match attempt.run(patience).await {
+                Ok(outcome) => return Ok(outcome),
+                // Our node went with the session; with the next we begin anew.
+                Err(Stop::Fault(Fault::Over)) => {}
+                Err(stop) => {
+                    session.doom(claim.id);
+                    return Err(match stop {
+                        Stop::Fault(fault) => shared.client.explain(&fault),
+                        Stop::Error(error) => error,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let session = self.0.client.session().await?;
+        self.0.withdraw(&session, claim).await.map_err(|fault| self.0.client.explain(&fault))
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Inspector for ZooKeeper {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        view::list(&self.0, prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        view::show(&self.0, name).await
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        view::break_hold(&self.0, name, token, reason).await
+    }
+}
+
+impl Shared {
+    /// How long a claim is valid without a renewal.
+    fn valid_for(&self, session: &Session, claim: &Claim) -> Duration {
+        claim.ttl.min(session.certainty())
+    }
+
+    fn entries(&self, children: Vec<String>) -> Result<Vec<Entry>> {
+        self.layout.entries(children)
+    }
+
+    /// Makes a node and all above it, as far as they are not there. ZooKeeper removes them some
+    /// time after the last claim went.
+    async fn make(&self, session: &Session, path: &str) -> Result<(), Fault> {
+        let nodes = path::ancestors(path).chain([path]);
+        let make = |node| Request::create(node, &[], Kind::Container, self.access);
+        for coming in session.ask_all(nodes.map(make)) {
+            match session.answer(coming).await {
+                Ok(_) => {}
+                Err(fault) if fault.is(refusal::NODE_EXISTS) => {}
+                // One above it that others may not write to may well be there.
+                Err(fault) if fault.is(refusal::NO_AUTH) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        match session.call(Request::exists(path, false)).await {
+            Err(fault) if fault.is(refusal::NO_NODE) => Err(Fault::Refused(refusal::NO_AUTH)),
+            other => other.map(drop),
+        }
+    }
+
+    async fn withdraw(&self, session: &Session, claim: &Claim) -> Result<(), Fault> {
+        let parent = path::of(&self.root, &claim.name);
+        let start = self.layout.start(claim);
+        let children = match session.call_surely(&parent, Request::children(&parent)).await {
+            Ok(answer) => answer.children()?,
+            Err(fault) if fault.is(refusal::NO_NODE) => Vec::new(),
+            Err(fault) => return Err(fault),
+        };
+        for child in children.iter().filter(|child| child.starts_with(&start)) {
+            match session.call(Request::delete(&format!("{parent}/{child}"))).await {
+                Err(fault) if !fault.is(refusal::NO_NODE) => return Err(fault),
+                _ => {}
+            }
+        }
+        session.strike_off(claim.id);
+        Ok(())
+    }
+}
+
+impl fmt::Display for ZooKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.shown)
+    }
+}
