@@ -29,7 +29,8 @@ pub(super) fn reason_in(lock: Result<&Answer, &Fault>, path: &str) -> LossReason
     let said = lock.ok().and_then(|answer| answer.data().ok());
     let text = said.map(|(data, _)| String::from_utf8_lossy(&data).into_owned());
     let start = format!("{HEAD} {child} ");
-    let reason = text.iter().flat_map(|text| text.lines()).find_map(|line| line.strip_prefix(&start));
+    let reason =
+        text.iter().flat_map(|text| text.lines()).find_map(|line| line.strip_prefix(&start));
     match reason {
         Some(reason) => LossReason::Broken { reason: reason.to_owned() },
         None => LossReason::Gone,

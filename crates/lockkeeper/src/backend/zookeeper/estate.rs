@@ -43,10 +43,19 @@ enum Role {
 /// Something to be done about a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Duty {
-    Watch { id: ClaimId, path: String },
-    Delete { id: ClaimId, path: String },
+    Watch {
+        id: ClaimId,
+        path: String,
+    },
+    Delete {
+        id: ClaimId,
+        path: String,
+    },
     /// Look for it among the children of `parent`, to delete it.
-    Find { id: ClaimId, parent: String },
+    Find {
+        id: ClaimId,
+        parent: String,
+    },
 }
 
 impl Estate {
@@ -110,7 +119,9 @@ impl Estate {
     /// The node is about to be deleted by whoever held it.
     pub(super) fn let_go(&mut self, id: ClaimId) -> Option<Arc<Alarm>> {
         let trace = self.traces.get_mut(&id)?;
-        trace.path.iter().for_each(|path| drop(self.held.remove(path)));
+        if let Some(path) = &trace.path {
+            self.held.remove(path);
+        }
         let role = std::mem::replace(&mut trace.role, Role::Doomed);
         // Should nobody come back to say how it went, it is asked for again.
         self.put(id, Some(Moment::now() + AGAIN * 10));
@@ -124,7 +135,9 @@ impl Estate {
     pub(super) fn doom(&mut self, id: ClaimId) {
         if let Some(trace) = self.traces.get_mut(&id) {
             trace.role = Role::Doomed;
-            trace.path.iter().for_each(|path| drop(self.held.remove(path)));
+            if let Some(path) = &trace.path {
+                self.held.remove(path);
+            }
             self.put(id, Some(Moment::now()));
         }
     }
@@ -140,8 +153,12 @@ impl Estate {
     }
 
     fn strike(&mut self, id: ClaimId, trace: &Trace) {
-        trace.path.iter().for_each(|path| drop(self.held.remove(path)));
-        trace.due.iter().for_each(|due| drop(self.agenda.remove(&(*due, id))));
+        if let Some(path) = &trace.path {
+            self.held.remove(path);
+        }
+        if let Some(due) = trace.due {
+            self.agenda.remove(&(due, id));
+        }
     }
 
     fn put(&mut self, id: ClaimId, due: Option<Moment>) {

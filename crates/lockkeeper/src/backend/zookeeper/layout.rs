@@ -164,8 +164,7 @@ mod tests {
                 let node = layout.prefix(&claim(mode, sided)) + "0000000042";
                 let entries = layout.entries(vec![node.clone()]).unwrap();
                 assert_eq!((entries[0].mode, entries[0].number), (mode, 42), "{node}");
-                let other =
-                    if layout == Layout::Kazoo { Layout::Curator } else { Layout::Kazoo };
+                let other = if layout == Layout::Kazoo { Layout::Curator } else { Layout::Kazoo };
                 assert_eq!(other.entries(vec![node]).unwrap_err().kind(), ErrorKind::Config);
             }
         }

@@ -4,9 +4,7 @@ use super::broken;
 use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
-use crate::backend::{
-    Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing,
-};
+use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;

@@ -9,8 +9,18 @@ use std::fmt;
 use std::time::Duration;
 
 const KNOWN: &[&str] = &[
-    "recipe", "layout", "session", "timeout", "connect_timeout", "backoff", "tries", "acl", "tls",
-    "ca", "cert", "key",
+    "recipe",
+    "layout",
+    "session",
+    "timeout",
+    "connect_timeout",
+    "backoff",
+    "tries",
+    "acl",
+    "tls",
+    "ca",
+    "cert",
+    "key",
 ];
 
 /// Where locks are unless the URL has a path.
@@ -98,9 +108,9 @@ impl Options {
             backoff: address.span("backoff")?.unwrap_or(Duration::from_secs(1)),
             tries: match option("tries") {
                 None => 0,
-                Some(number) => number
-                    .parse()
-                    .map_err(|_| config("the option tries is a number, such as 3"))?,
+                Some(number) => {
+                    number.parse().map_err(|_| config("the option tries is a number, such as 3"))?
+                }
             },
             shown: address.to_string(),
         };

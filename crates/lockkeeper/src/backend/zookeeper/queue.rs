@@ -108,8 +108,7 @@ impl Attempt<'_> {
             let sent = Moment::now();
             let access = self.shared.access;
             let create = Request::create(&path, data.as_bytes(), Kind::Sequential, access);
-            let [created, listed] =
-                self.session.ask([create, Request::children(&self.parent)]);
+            let [created, listed] = self.session.ask([create, Request::children(&self.parent)]);
             match self.session.answer(created).await.and_then(|answer| answer.created()) {
                 Ok((path, stat)) => {
                     self.session.found(self.claim.id, &path);

@@ -129,8 +129,8 @@ impl Route {
             answer.int()?;
             Some((answer.int()?, answer.long()?, answer.bytes()?.to_vec()))
         };
-        let (timeout, id, password) = { read }()
-            .ok_or_else(|| io::Error::other("this is not how ZooKeeper greets"))?;
+        let (timeout, id, password) =
+            { read }().ok_or_else(|| io::Error::other("this is not how ZooKeeper greets"))?;
         // A new number means a new session, whatever the server makes of it: ours is no more.
         if timeout <= 0 || id == 0 || (ticket.id != 0 && ticket.id != id) {
             return Err(Greeting::Said(Fault::Over));

@@ -275,9 +275,10 @@ impl Link {
     /// drives the runtime that it is on: someone here makes another.
     fn is_hung(self: &Arc<Self>) {
         let mut state = self.state();
-        let silent = state.wire.oldest().is_some_and(|sent| {
-            Moment::now().since(sent) >= self.route.door.timeout
-        });
+        let silent = state
+            .wire
+            .oldest()
+            .is_some_and(|sent| Moment::now().since(sent) >= self.route.door.timeout);
         if silent && self.phase() == Phase::Connected {
             let alarms = self.cut(&mut state);
             driver::start(self, &mut state, None);

@@ -54,7 +54,11 @@ impl Settings {
         Ok(Self(Arc::new(settings)))
     }
 
-    pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn wrap(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         TlsConnector::from(self.0.clone()).connect(name, stream).await
     }

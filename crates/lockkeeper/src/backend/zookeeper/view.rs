@@ -50,8 +50,7 @@ pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
         let mode = seen.entry.mode;
         if index < holders {
             let (count, held_for, expires_in) = (1, age, ttl);
-            let holder =
-                HolderView { owner, whom, note, mode, token, count, held_for, expires_in };
+            let holder = HolderView { owner, whom, note, mode, token, count, held_for, expires_in };
             view.holders.push(holder);
         } else {
             view.waiters.push(WaiterView { owner, whom, note, mode, waiting_for: age });
