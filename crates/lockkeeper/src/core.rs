@@ -153,7 +153,8 @@ impl Core {
         }
         let (core, claim) = (self.clone(), claim.clone());
         patience.on_queued(move |place| {
-            core.events.emit(&claim, None, What::Queued { place: Some(place) });
+            let place = Some(place).filter(|place| *place > 0);
+            core.events.emit(&claim, None, What::Queued { place });
         })
     }
 

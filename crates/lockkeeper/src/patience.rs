@@ -67,8 +67,9 @@ impl Patience {
         }
     }
 
-    /// Says that the claim now waits as number `place`, counted from 1. Called again whenever
-    /// the place is learnt anew; the last one is reported when the wait is in vain.
+    /// Says that the claim now waits as number `place`, counted from 1; 0, said once, where there
+    /// is no telling. Called again whenever the place is learnt anew; the last one is reported
+    /// when the wait is in vain.
     pub fn queued(&self, place: usize) {
         let first_time = self.place.swap(place, Ordering::Relaxed) == 0;
         if let Some(tell) = self.on_queued.as_ref().filter(|_| first_time) {
