@@ -2,7 +2,7 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, free, most_of_long, taken};
+use crate::stage::{LONG, SHORT, Stage, free, most_of_long, taken};
 use crate::verdict::{Outcome, ensure};
 use lockkeeper::backend::Moment;
 use std::sync::Arc;

@@ -1,14 +1,15 @@
 //! The task of a session: reads what the server says, shows that we live, and keeps the estate.
 
-use super::broken;
 use super::estate::Duty;
 use super::jute::Reader;
+use super::layout::NODE;
 use super::request::{Answer, EVENT, Event, Request};
 use super::route::{Connection, Writer};
 use super::session::{Link, Phase, State};
 use super::trouble::{Fault, refusal};
 use super::watchers::Told;
 use super::wire::Then;
+use super::{broken, record};
 use crate::backend::{Alarm, LossReason, Moment};
 use std::io;
 use std::sync::Arc;
@@ -163,6 +164,12 @@ impl Driver {
                 }
                 Duty::Delete { id, path } => {
                     state.wire.put(Request::delete(&path), Then::Deleted(id));
+                }
+                Duty::Identify { id, parent } => {
+                    let path = format!("{parent}/{NODE}");
+                    state.wire.put(Request::sync(&parent), Then::Ignore);
+                    state.wire.put(Request::exists(&parent, false), Then::Sealed(id));
+                    state.wire.put(Request::data(&path, false), Then::Identified(id));
                 }
                 Duty::Find { id, parent } => {
                     // What we asked for may be further than the server that we are at now.
@@ -321,6 +328,26 @@ fn settle(
                     state.wire.put(Request::delete(&path), Then::Deleted(id));
                 }
                 None => state.estate.strike_off_doomed(id),
+            }
+        }
+        Then::Sealed(id) => {
+            let stat = answer.and_then(|answer| answer.stat()).ok();
+            state.estate.seal(id, stat.map(|stat| stat.version));
+        }
+        Then::Identified(id) => {
+            let ours = match answer.and_then(|answer| answer.data()) {
+                Ok((data, _)) => record::is_of(&data, &id.to_string()),
+                Err(_) if gone => false,
+                Err(_) => return None,
+            };
+            if !ours {
+                state.estate.strike_off_doomed(id);
+            } else if let Some((parent, seal)) = state.estate.sealed(id) {
+                let path = format!("{parent}/{NODE}");
+                let delete = Request::delete_sealed(&path, parent, seal);
+                // Whether that was done is seen when it is looked at again.
+                state.wire.put(delete, Then::Ignore);
+                state.estate.look_again(id);
             }
         }
         Then::Watched(_) | Then::Deleted(_) | Then::Ignore => {}

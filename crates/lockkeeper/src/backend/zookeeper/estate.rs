@@ -26,8 +26,10 @@ pub(super) struct Estate {
 #[derive(Debug)]
 struct Trace {
     parent: String,
-    /// What the name of the node starts with, unlike any other.
-    start: String,
+    /// What the name of the node starts with, unlike any other; `None` where there is but one.
+    start: Option<String>,
+    /// The version of `parent` on which it depends that the node is ours, if it does.
+    seal: Option<i32>,
     path: Option<String>,
     role: Role,
     due: Option<Moment>,
@@ -51,6 +53,11 @@ pub(super) enum Duty {
         id: ClaimId,
         path: String,
     },
+    /// See whether the only node there can be is ours, to delete it.
+    Identify {
+        id: ClaimId,
+        parent: String,
+    },
     /// Look for it among the children of `parent`, to delete it.
     Find {
         id: ClaimId,
@@ -60,9 +67,10 @@ pub(super) enum Duty {
 
 impl Estate {
     /// A node is about to be asked for.
-    pub(super) fn enter(&mut self, id: ClaimId, parent: &str, start: &str) {
-        let (parent, start) = (parent.to_owned(), start.to_owned());
-        let trace = Trace { parent, start, path: None, role: Role::Asked, due: None };
+    pub(super) fn enter(&mut self, id: ClaimId, parent: &str, start: Option<&str>) {
+        let (parent, start) = (parent.to_owned(), start.map(str::to_owned));
+        let (path, seal, role, due) = (None, None, Role::Asked, None);
+        let trace = Trace { parent, start, path, seal, role, due };
         if let Some(before) = self.traces.insert(id, trace) {
             self.strike(id, &before);
         }
@@ -73,6 +81,19 @@ impl Estate {
         if let Some(trace) = self.traces.get_mut(&id) {
             trace.path = Some(path.to_owned());
         }
+    }
+
+    /// The node is ours as long as its parent has this version.
+    pub(super) fn seal(&mut self, id: ClaimId, seal: Option<i32>) {
+        if let Some(trace) = self.traces.get_mut(&id) {
+            trace.seal = seal;
+        }
+    }
+
+    /// The node is the only one there can be, if it is ours and still to go: how to delete it.
+    pub(super) fn sealed(&self, id: ClaimId) -> Option<(&str, i32)> {
+        let trace = self.traces.get(&id).filter(|trace| matches!(trace.role, Role::Doomed))?;
+        Some((&trace.parent, trace.seal?))
     }
 
     /// The claim is held, until `expires` unless renewed. Returns when it is next looked at.
@@ -169,6 +190,11 @@ impl Estate {
         self.agenda.extend(due.map(|due| (due, id)));
     }
 
+    /// The node was asked to go: whether it did is to be seen.
+    pub(super) fn look_again(&mut self, id: ClaimId) {
+        self.put(id, Some(Moment::now() + SOON));
+    }
+
     pub(super) fn next_due(&self) -> Option<Moment> {
         self.agenda.first().map(|(due, _)| *due)
     }
@@ -191,6 +217,10 @@ impl Estate {
                     }
                     *expires
                 }
+                (Role::Doomed, _) if trace.start.is_none() => {
+                    duties.push(Duty::Identify { id, parent: trace.parent.clone() });
+                    now + AGAIN
+                }
                 (Role::Doomed, Some(path)) => {
                     duties.push(Duty::Delete { id, path: path.clone() });
                     now + AGAIN
@@ -209,7 +239,8 @@ impl Estate {
     /// Which of `children` is the node, if it is still to go.
     pub(super) fn sought(&self, id: ClaimId, children: &[String]) -> Option<String> {
         let trace = self.traces.get(&id).filter(|trace| matches!(trace.role, Role::Doomed))?;
-        let child = children.iter().find(|child| child.starts_with(&trace.start))?;
+        let start = trace.start.as_ref()?;
+        let child = children.iter().find(|child| child.starts_with(start))?;
         Some(format!("{}/{child}", trace.parent))
     }
 

@@ -43,6 +43,12 @@ impl Packet {
         self.bytes(text.as_bytes())
     }
 
+    /// Adds the body of another request.
+    pub(super) fn append(&mut self, request: Self) {
+        const HEAD: usize = 12;
+        self.0.extend(&request.0[HEAD..]);
+    }
+
     /// The packet as it goes over the wire.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let length = i32::try_from(self.0.len() - 4).unwrap_or(i32::MAX);
@@ -96,8 +102,8 @@ impl<'a> Reader<'a> {
             (self.long()?, self.long()?, self.long()?, self.long()?);
         let (version, _cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
         let owner = self.long()?;
-        let (_length, _children, _pzxid) = (self.int()?, self.int()?, self.long()?);
-        Some(Stat { czxid, ctime, version, owner })
+        let (_length, children, _pzxid) = (self.int()?, self.int()?, self.long()?);
+        Some(Stat { czxid, ctime, version, owner, children })
     }
 }
 
@@ -111,6 +117,7 @@ pub(super) struct Stat {
     pub(super) version: i32,
     /// The session that it ends with; zero for a node that stays.
     pub(super) owner: i64,
+    pub(super) children: i32,
 }
 
 #[cfg(test)]

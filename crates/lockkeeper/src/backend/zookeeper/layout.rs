@@ -22,6 +22,9 @@ const KAZOO: &[(&str, Mode)] = &[("__lock__", Mode::Exclusive), ("__rlock__", Mo
 /// it, so that a mutex of Curator's takes its turn among permits.
 const PERMIT: &str = "-permit-";
 
+/// What the node is called where there is only one: `recipe=ephemeral`.
+pub(super) const NODE: &str = "lock";
+
 /// A child of a lock's node that stands for a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -74,7 +77,7 @@ impl Layout {
             if let Some((mode, number, marker)) = read(&node, own) {
                 let may_be_doubled = matches!(marker, "__READ__" | "__WRIT__");
                 entries.push(Entry { node, mode, number, may_be_doubled });
-            } else if read(&node, foreign).is_some() {
+            } else if read(&node, foreign).is_some() || node == NODE {
                 return Err(self.mixed(&node));
             } else {
                 tracing::debug!(node, "a child of a lock that is no claim");
@@ -90,14 +93,15 @@ impl Layout {
 
     fn mixed(self, node: &str) -> Error {
         let (ours, theirs) = match self {
-            Self::Curator => ("Curator's", "kazoo"),
-            Self::Kazoo => ("kazoo's", "curator"),
+            Self::Curator => ("Curator's", "layout=kazoo"),
+            Self::Kazoo => ("kazoo's", "layout=curator"),
         };
+        let there = if node == NODE { "recipe=ephemeral" } else { theirs };
         Error::new(
             ErrorKind::Config,
             format!(
-                "the lock is also used with another layout than {ours}, and neither side would \
-                 wait for the other: say ?layout={theirs} here, or use another name there"
+                "the lock is also used otherwise than in {ours} layout, and neither side would \
+                 wait for the other: say ?{there} here, or use another name there"
             ),
         )
         .with("node", node)

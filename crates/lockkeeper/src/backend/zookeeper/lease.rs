@@ -1,9 +1,9 @@
 //! A claim that is held: one node.
 
-use super::broken;
 use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
+use super::{broken, single};
 use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -17,6 +17,9 @@ pub(super) struct Held {
     pub(super) id: ClaimId,
     pub(super) parent: String,
     pub(super) path: String,
+    /// The version of `parent` on which it depends that the node is ours, where the name alone
+    /// does not tell.
+    pub(super) seal: Option<i32>,
     pub(super) czxid: i64,
     pub(super) valid_for: Duration,
     /// The URL, for errors.
@@ -36,7 +39,21 @@ impl Held {
     /// Deletes the node. An error means that it may still be there, but will not stay.
     async fn delete(&self) -> Result<(), Fault> {
         self.session.let_go(self.id);
-        match self.session.call(Request::delete(&self.path)).await {
+        let deleted = match self.seal {
+            None => self.session.call(Request::delete(&self.path)).await.map(drop),
+            Some(seal) => {
+                let delete = Request::delete_sealed(&self.path, &self.parent, seal);
+                let deleted = self.session.call(delete).await;
+                match deleted.and_then(|answer| answer.all_done()) {
+                    // Someone wrote to the lock's node; whether we hold it is to be seen.
+                    Err(fault) if fault.is(refusal::BAD_VERSION) => {
+                        single::remove(&self.session, &self.parent, self.id).await
+                    }
+                    deleted => deleted,
+                }
+            }
+        };
+        match deleted {
             Err(fault @ Fault::Unanswered(_)) => {
                 self.session.doom(self.id);
                 Err(fault)

@@ -15,6 +15,7 @@ mod record;
 mod request;
 mod route;
 mod session;
+mod single;
 mod tls;
 mod trouble;
 mod view;
@@ -23,15 +24,15 @@ mod wire;
 
 use crate::address::Address;
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Name, Patience,
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Name, Patience,
 };
 use crate::connect::{ZOOKEEPER_BARGING, ZOOKEEPER_EPHEMERAL, ZOOKEEPER_FAIR};
 use crate::error::Result;
 use async_trait::async_trait;
 use client::Client;
-use layout::{Entry, Layout};
+use layout::{Entry, Layout, NODE};
 use options::{Options, Recipe};
-use queue::{Attempt, Stop};
+use queue::Stop;
 use request::{Access, Kind, Request};
 use session::Session;
 use std::fmt;
@@ -83,8 +84,16 @@ impl Backend for ZooKeeper {
             let session = &shared.client.session().await?;
             let parent = path::of(&shared.root, &claim.name);
             let barging = shared.recipe == Recipe::Barging;
-            let attempt = Attempt { shared, session, claim, parent, barging };
-            match attempt.run(patience).await {
+            let outcome = match shared.recipe {
+                Recipe::Ephemeral => {
+                    single::Attempt { shared, session, claim, parent }.run(patience).await
+                }
+                Recipe::Fair | Recipe::Barging => {
+                    let attempt = queue::Attempt { shared, session, claim, parent, barging };
+                    attempt.run(patience).await
+                }
+            };
+            match outcome {
                 Ok(outcome) => return Ok(outcome),
                 // Our node went with the session; with the next we begin anew.
                 Err(Stop::Fault(Fault::Over)) => {}
@@ -130,8 +139,14 @@ impl Shared {
         claim.ttl.min(session.certainty())
     }
 
+    /// The claims among the children of a lock, in their order.
     fn entries(&self, children: Vec<String>) -> Result<Vec<Entry>> {
-        self.layout.entries(children)
+        if self.recipe != Recipe::Ephemeral {
+            return self.layout.entries(children);
+        }
+        let only = children.into_iter().find(|child| child == NODE);
+        let (mode, number, may_be_doubled) = (Mode::Exclusive, 0, false);
+        Ok(only.map(|node| Entry { node, mode, number, may_be_doubled }).into_iter().collect())
     }
 
     /// Makes a node and all above it, as far as they are not there. ZooKeeper removes them some
@@ -156,6 +171,11 @@ impl Shared {
 
     async fn withdraw(&self, session: &Session, claim: &Claim) -> Result<(), Fault> {
         let parent = path::of(&self.root, &claim.name);
+        if self.recipe == Recipe::Ephemeral {
+            single::remove(session, &parent, claim.id).await?;
+            session.strike_off(claim.id);
+            return Ok(());
+        }
         let start = self.layout.start(claim);
         let children = match session.call_surely(&parent, Request::children(&parent)).await {
             Ok(answer) => answer.children()?,

@@ -101,7 +101,7 @@ impl Attempt<'_> {
     async fn enter(&self) -> Result<Place, Stop> {
         let layout = self.shared.layout;
         let start = layout.start(self.claim);
-        self.session.enter(self.claim.id, &self.parent, &start);
+        self.session.enter(self.claim.id, &self.parent, Some(&start));
         let path = format!("{}/{}", self.parent, layout.prefix(self.claim));
         let data = record::write(self.claim, self.shared.valid_for(self.session, self.claim));
         loop {
@@ -244,6 +244,7 @@ impl Attempt<'_> {
             id: self.claim.id,
             parent: self.parent.clone(),
             path: place.path,
+            seal: None,
             czxid: place.stat.czxid,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),

@@ -5,6 +5,7 @@ use super::trouble::Fault;
 
 /// The numbers of requests in the protocol.
 mod code {
+    pub(super) const CREATE_ALONE: i32 = 1;
     pub(super) const DELETE: i32 = 2;
     pub(super) const EXISTS: i32 = 3;
     pub(super) const GET_DATA: i32 = 4;
@@ -12,6 +13,7 @@ mod code {
     pub(super) const GET_CHILDREN: i32 = 8;
     pub(super) const SYNC: i32 = 9;
     pub(super) const PING: i32 = 11;
+    pub(super) const CHECK: i32 = 13;
     pub(super) const MULTI: i32 = 14;
     pub(super) const CREATE: i32 = 15;
     pub(super) const CREATE_CONTAINER: i32 = 19;
@@ -109,6 +111,27 @@ impl Request {
     pub(super) fn delete_noting(path: &str, beside: &str, data: &[u8], version: i32) -> Self {
         let mut request = Self::new(code::MULTI);
         request.part(code::SET_DATA).text(beside).bytes(data).int(version);
+        request.part(code::DELETE).text(path).int(ANY);
+        request.0.int(-1).flag(true).int(-1);
+        request
+    }
+
+    /// Makes a node, and raises the version of `seal` by writing `data` to it: both or neither, if
+    /// that still has this version.
+    pub(super) fn create_sealing(create: Self, seal: &str, data: &[u8], version: i32) -> Self {
+        let mut request = Self::new(code::MULTI);
+        // Not `CREATE`, whose answer some servers leave incomplete among others.
+        request.part(code::CREATE_ALONE);
+        request.0.append(create.0);
+        request.part(code::SET_DATA).text(seal).bytes(data).int(version);
+        request.0.int(-1).flag(true).int(-1);
+        request
+    }
+
+    /// Deletes `path` if `seal` still has this version.
+    pub(super) fn delete_sealed(path: &str, seal: &str, version: i32) -> Self {
+        let mut request = Self::new(code::MULTI);
+        request.part(code::CHECK).text(seal).int(version);
         request.part(code::DELETE).text(path).int(ANY);
         request.0.int(-1).flag(true).int(-1);
         request

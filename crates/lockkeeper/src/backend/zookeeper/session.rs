@@ -161,8 +161,16 @@ impl Session {
         Watch { session: self, number, paths, told }
     }
 
-    pub(super) fn enter(&self, id: ClaimId, parent: &str, start: &str) {
+    /// The node of a claim is about to be asked for below `parent`, with a name that starts so;
+    /// `None` where there is but one.
+    pub(super) fn enter(&self, id: ClaimId, parent: &str, start: Option<&str>) {
         self.0.state().estate.enter(id, parent, start);
+    }
+
+    pub(super) fn sealed(&self, id: ClaimId, path: &str, seal: i32) {
+        let mut state = self.0.state();
+        state.estate.found(id, path);
+        state.estate.seal(id, Some(seal));
     }
 
     pub(super) fn found(&self, id: ClaimId, path: &str) {

@@ -20,6 +20,10 @@ pub(super) enum Then {
     Explained(ClaimId),
     /// Children were listed, to find the node of a claim.
     Found(ClaimId),
+    /// The parent of the only node there can be was looked at.
+    Sealed(ClaimId),
+    /// And the node itself, to see whose it is.
+    Identified(ClaimId),
     /// The node of a claim was deleted.
     Deleted(ClaimId),
     Ignore,
