@@ -5,12 +5,14 @@
 //!
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
+//! - [`interop`]: whether we and other libraries keep each other out.
 //! - [`picture`]: the history as a page to look at.
 //! - [`server`]: real servers on demand, and ways to break them.
 //! - [`workload`]: the clients, the resources they write to, and the faults.
 
 pub mod check;
 pub mod history;
+pub mod interop;
 pub mod picture;
 pub mod server;
 pub mod workload;

@@ -85,7 +85,8 @@ fn unknown_scheme(scheme: &str) -> Error {
         );
     }
     let compiled = known.iter().filter(|recipe| recipe.compiled);
-    let list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    let mut list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    list.dedup();
     Error::new(
         ErrorKind::Config,
         format!("there is no store {scheme:?}: the known ones are {}", list.join(", ")),
@@ -112,6 +113,13 @@ pub struct Recipe {
     pub compiled: bool,
 }
 
+impl Recipe {
+    /// Whether it is kept only to be seen failing, and must not guard anything.
+    pub fn is_unsafe(&self) -> bool {
+        self.about.starts_with("UNSAFE")
+    }
+}
+
 /// Every recipe there is, compiled in or not.
 ///
 /// ```
@@ -134,6 +142,33 @@ pub fn recipes() -> Vec<Recipe> {
             example: "redis://127.0.0.1",
             about: "a fair queue in Redis or Valkey",
             capability: REDIS_QUEUE,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
+            name: "set-nx-px",
+            example: "redis://127.0.0.1?recipe=set-nx-px",
+            about: "one key per lock, shared with redis-py, redsync, rslock and node-redlock",
+            capability: REDIS_SET_NX_PX,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
+            name: "setnx-expire",
+            example: "redis://127.0.0.1?recipe=setnx-expire",
+            about: "UNSAFE, to be seen failing: SETNX, then EXPIRE",
+            capability: REDIS_HISTORIC,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
+            name: "getset",
+            example: "redis://127.0.0.1?recipe=getset",
+            about: "UNSAFE, to be seen failing: expiry by the clients' clocks",
+            capability: REDIS_HISTORIC,
             feature: Some("redis"),
             compiled: cfg!(feature = "redis"),
         },
@@ -201,6 +236,14 @@ pub(crate) const ZOOKEEPER_BARGING: Capability =
 
 /// What `zookeeper://` promises with `recipe=ephemeral`.
 pub(crate) const ZOOKEEPER_EPHEMERAL: Capability = ZOOKEEPER_BARGING;
+
+/// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
+/// and the other libraries on the same key would not count.
+pub(crate) const REDIS_SET_NX_PX: Capability = Capability { linger: true, ..REDIS_HISTORIC };
+
+/// What the unsafe recipes of `redis://` offer. They keep less than they promise: see there.
+pub(crate) const REDIS_HISTORIC: Capability =
+    Capability { durable: true, ..Capability::least(crate::backend::Reach::Network) };
 
 #[cfg(test)]
 mod tests {
