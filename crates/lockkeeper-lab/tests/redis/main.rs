@@ -4,6 +4,7 @@ mod connections;
 mod failover;
 mod forgetting;
 mod full;
+mod likeness;
 mod messages;
 mod reaching;
 
@@ -42,6 +43,7 @@ fn main() -> Result<()> {
         messages::CASES,
         forgetting::CASES,
         full::CASES,
+        likeness::CASES,
         failover::CASES,
     ];
     let reason = missing(&[Kind::Redis]);
