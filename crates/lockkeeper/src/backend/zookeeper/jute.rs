@@ -1,7 +1,7 @@
 //! How ZooKeeper writes things down: big-endian numbers, and texts behind their length.
 
 /// A packet that is being written, its length in front.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Packet(Vec<u8>);
 
 impl Packet {

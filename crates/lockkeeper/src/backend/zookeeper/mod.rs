@@ -89,20 +89,25 @@ impl Backend for ZooKeeper {
                     single::Attempt { shared, session, claim, parent }.run(patience).await
                 }
                 Recipe::Fair | Recipe::Barging => {
-                    let attempt = queue::Attempt { shared, session, claim, parent, barging };
-                    attempt.run(patience).await
+                    let attempt =
+                        queue::Attempt { shared, session, claim, parent, patience, barging };
+                    attempt.run().await
                 }
             };
             match outcome {
                 Ok(outcome) => return Ok(outcome),
                 // Our node went with the session; with the next we begin anew.
                 Err(Stop::Fault(Fault::Over)) => {}
-                Err(stop) => {
+                Err(Stop::Fault(fault)) => {
                     session.doom(claim.id);
-                    return Err(match stop {
-                        Stop::Fault(fault) => shared.client.explain(&fault),
-                        Stop::Error(error) => error,
-                    });
+                    return Err(shared.client.explain(&fault));
+                }
+                Err(Stop::Error(error)) => {
+                    // Not left to the session alone: the error says that nothing is in doubt.
+                    if shared.withdraw(session, claim).await.is_err() {
+                        session.doom(claim.id);
+                    }
+                    return Err(error);
                 }
             }
         }

@@ -20,6 +20,7 @@ pub(super) struct Attempt<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) claim: &'a Claim,
     pub(super) parent: String,
+    pub(super) patience: &'a Patience,
     /// Whether everyone waits for the first, and not for the one before.
     pub(super) barging: bool,
 }
@@ -51,8 +52,9 @@ struct Place {
 }
 
 impl Attempt<'_> {
-    pub(super) async fn run(&self, patience: &Patience) -> Result<Option<Grant>, Stop> {
-        self.session.connected().await?;
+    pub(super) async fn run(&self) -> Result<Option<Grant>, Stop> {
+        let patience = self.patience;
+        self.session.connected_for(patience).await?;
         if patience.is_over() && self.is_busy().await? {
             return Ok(None);
         }
@@ -67,7 +69,7 @@ impl Attempt<'_> {
                         return self.leave(&place).await;
                     }
                     patience.queued(number);
-                    let told = match self.wait(&behind, patience).await {
+                    let told = match self.wait(&behind).await {
                         Some(told) => told,
                         None => return self.leave(&place).await,
                     };
@@ -162,12 +164,11 @@ impl Attempt<'_> {
                 Ok(answer) => return Ok((sent, answer.children()?)),
                 Err(fault) if fault.is(refusal::NO_NODE) => return Ok((sent, Vec::new())),
                 Err(fault @ Fault::Unanswered(_)) => {
-                    let waited = Moment::now().since(begin);
-                    let left = self.session.timeout().saturating_sub(waited);
-                    if left.is_zero() {
+                    let silent = Moment::now().since(begin);
+                    if silent > self.session.forbearance() || self.patience.is_over() {
                         return Err(fault);
                     }
-                    self.session.connected_within(left).await?;
+                    self.session.connected_for(self.patience).await?;
                 }
                 Err(fault) => return Err(fault),
             }
@@ -197,7 +198,7 @@ impl Attempt<'_> {
     }
 
     /// Waits until something happens to one of these nodes; `None` when patience ran out first.
-    async fn wait(&self, nodes: &[String], patience: &Patience) -> Option<Told> {
+    async fn wait(&self, nodes: &[String]) -> Option<Told> {
         let paths: Vec<_> = nodes.iter().map(|node| format!("{}/{node}", self.parent)).collect();
         let requests: Vec<_> = paths.iter().map(|path| Request::data(path, true)).collect();
         // Before the requests, so that nothing is missed. They read the node, which is one step
@@ -213,7 +214,7 @@ impl Attempt<'_> {
         tokio::select! {
             biased;
             told = watch.told() => Some(told),
-            () = patience.over() => None,
+            () = self.patience.over() => None,
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) enum Access {
 }
 
 /// A request, complete but for the number that its answer carries.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Request(Packet);
 
 impl Request {

@@ -6,7 +6,7 @@ use super::route::{Route, Ticket};
 use super::trouble::Fault;
 use super::watchers::{Told, Watchers};
 use super::{driver, wire::Wire};
-use crate::backend::{Alarm, ClaimId, LossReason, Moment};
+use crate::backend::{Alarm, ClaimId, LossReason, Moment, Patience};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -80,8 +80,10 @@ impl Session {
         self.0.ticket.timeout / 2
     }
 
-    pub(super) fn timeout(&self) -> Duration {
-        self.0.ticket.timeout
+    /// How long ZooKeeper may be away before those who wait are told.
+    pub(super) fn forbearance(&self) -> Duration {
+        const LEAST: Duration = Duration::from_secs(10);
+        self.0.ticket.timeout.max(LEAST)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -117,24 +119,57 @@ impl Session {
     }
 
     /// Sends one request and waits for its answer.
-    pub(super) async fn call(&self, request: Request) -> Result<Answer, Fault> {
+    pub(super) async fn call_once(&self, request: Request) -> Result<Answer, Fault> {
         self.connected().await?;
         let [coming] = self.ask([request]);
         self.answer(coming).await
     }
 
-    /// Sends one request, and makes sure that its answer is not older than now: neither what it
-    /// says of a node, nor that the session is alive.
+    /// Sends a request that does the same when it is sent twice: again, should the connection
+    /// break under it.
+    pub(super) async fn call(&self, request: Request) -> Result<Answer, Fault> {
+        let begin = Moment::now();
+        match self.call_once(request.clone()).await {
+            Err(Fault::Unanswered(_)) if self.may_try_again(begin) => self.call_once(request).await,
+            answer => answer,
+        }
+    }
+
+    /// As [`call`](Self::call), and makes sure that the answer is not older than now: neither
+    /// what it says of a node, nor that the session is alive.
     pub(super) async fn call_surely(&self, path: &str, request: Request) -> Result<Answer, Fault> {
-        self.connected().await?;
-        let [synced, coming] = self.ask([Request::sync(path), request]);
-        self.answer(synced).await?;
-        self.answer(coming).await
+        let begin = Moment::now();
+        loop {
+            self.connected().await?;
+            let [synced, coming] = self.ask([Request::sync(path), request.clone()]);
+            let answer = match self.answer(synced).await {
+                Ok(_) => self.answer(coming).await,
+                Err(fault) => Err(fault),
+            };
+            match answer {
+                Err(Fault::Unanswered(_)) if self.may_try_again(begin) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Whether there is time left for a request that failed.
+    fn may_try_again(&self, begin: Moment) -> bool {
+        Moment::now().since(begin) < self.0.route.door.timeout / 2
     }
 
     /// Waits until there is a connection, for as long as a request may take.
     pub(super) async fn connected(&self) -> Result<(), Fault> {
         self.connected_within(self.0.route.door.timeout).await
+    }
+
+    /// Waits for a connection as one who has patience, though not without an end.
+    pub(super) async fn connected_for(&self, patience: &Patience) -> Result<(), Fault> {
+        tokio::select! {
+            biased;
+            connected = self.connected_within(self.forbearance()) => connected,
+            () = patience.over() => self.connected().await,
+        }
     }
 
     pub(super) async fn connected_within(&self, limit: Duration) -> Result<(), Fault> {

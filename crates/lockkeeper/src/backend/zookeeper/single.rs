@@ -36,7 +36,7 @@ enum Found {
 
 impl Attempt<'_> {
     pub(super) async fn run(&self, patience: &Patience) -> Result<Option<Grant>, Stop> {
-        self.session.connected().await?;
+        self.session.connected_for(patience).await?;
         self.session.enter(self.claim.id, &self.parent, None);
         let path = format!("{}/{NODE}", self.parent);
         let mut silent = None;
@@ -46,11 +46,11 @@ impl Attempt<'_> {
             let found = match self.look(&path, may_wait).await {
                 Err(Stop::Fault(fault @ Fault::Unanswered(_))) => {
                     let since = *silent.get_or_insert_with(Moment::now);
-                    let left = (since + self.session.timeout()).remaining();
-                    if left.is_zero() {
+                    let silent = Moment::now().since(since);
+                    if silent > self.session.forbearance() || !may_wait {
                         return Err(fault.into());
                     }
-                    self.session.connected_within(left).await?;
+                    self.session.connected_for(patience).await?;
                     continue;
                 }
                 found => found?,
@@ -132,7 +132,7 @@ impl Attempt<'_> {
             Err(Fault::Unanswered(_)) => {
                 // Not before: it counts from a request that was answered.
                 let sent = Moment::now();
-                self.session.connected_within(self.session.timeout()).await?;
+                self.session.connected_within(self.session.forbearance()).await?;
                 (self.session.call_surely(path, Request::data(path, false)).await, sent)
             }
             found => (found, sent),

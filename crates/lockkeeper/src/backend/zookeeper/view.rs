@@ -126,7 +126,7 @@ pub(super) async fn break_hold(
         let note = broken::noted(&before, node, reason);
         let child = format!("{parent}/{node}");
         let request = Request::delete_noting(&child, &parent, note.as_bytes(), stat.version);
-        match session.call(request).await.and_then(|answer| answer.all_done()) {
+        match session.call_once(request).await.and_then(|answer| answer.all_done()) {
             Ok(()) => return Ok(true),
             Err(fault) if fault.is(refusal::BAD_VERSION) || fault.is(refusal::NO_NODE) => {}
             Err(fault) => return Err(explain(fault)),
