@@ -1,12 +1,16 @@
 //! Three servers, of which some fail.
 
-use crate::raw::word;
+use crate::raw::{Raw, word};
 use crate::{LONG, PATIENT, cases, keeper, queue_of};
 use anyhow::{Context, Result, ensure};
 use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
-cases![the_leader_may_be_killed, each_server_may_be_restarted_in_turn];
+cases![
+    the_leader_may_be_killed,
+    each_server_may_be_restarted_in_turn,
+    a_server_cut_off_from_the_others_vouches_for_nothing,
+];
 
 fn leader(servers: &[Server]) -> Result<&Server> {
     let leads = |server: &&Server| {
@@ -49,6 +53,36 @@ async fn the_leader_may_be_killed(lab: &Lab) -> Result<()> {
     let fresh = keeper(&url, "session=20s").await?;
     let guard = fresh.lock("n").ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(guard.token() > last, "{:?} came after {last:?}", guard.token());
+    Ok(())
+}
+
+/// It goes on answering whoever only reads, though the others may have given the lock away.
+async fn a_server_cut_off_from_the_others_vouches_for_nothing(lab: &Lab) -> Result<()> {
+    // Long enough without its leader before it notices: ten ticks.
+    let servers = lab.zookeeper().tick(2000).start_ensemble(3)?;
+    let lone = servers
+        .iter()
+        .find(|server| {
+            word(&server.address(), "srvr").is_ok_and(|text| text.contains("Mode: follower"))
+        })
+        .context("nobody follows")?;
+    let url = format!("zookeeper://{}/l", lone.address());
+    let one = keeper(&url, "session=6s").await?;
+    let guard = one.lock("n").ttl(LONG).acquire().await?;
+    // Renewed at least once, so that it is by renewals that it lives.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    ensure!(guard.is_held(), "it was lost: {:?}", guard.lost_reason());
+    let mut raw = Raw::connect(&lone.address())?;
+    let others = || servers.iter().filter(|server| server.port() != lone.port());
+    for other in others() {
+        other.pause()?;
+    }
+    let lost = tokio::time::timeout(Duration::from_secs(6), guard.lost().cancelled()).await;
+    ensure!(raw.children("/l/n")?.len() == 1, "unknown: it did not answer those who read");
+    ensure!(lost.is_ok() && !guard.is_held(), "it was believed");
+    for other in others() {
+        other.resume()?;
+    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod crowd;
+mod door;
 mod ensemble;
 mod operator;
 mod raw;
@@ -41,7 +42,14 @@ fn main() -> Result<()> {
     // They mostly wait.
     arguments.test_threads.get_or_insert(6);
     let lab = Arc::new(Lab::open()?);
-    let cases = [answers::CASES, crowd::CASES, ensemble::CASES, operator::CASES, session::CASES];
+    let cases = [
+        answers::CASES,
+        crowd::CASES,
+        door::CASES,
+        ensemble::CASES,
+        operator::CASES,
+        session::CASES,
+    ];
     let reason = missing(&[Kind::ZooKeeper]);
     let mut trials: Vec<Trial> = Vec::new();
     let mut server = None;

@@ -190,7 +190,11 @@ impl Driver {
         }
         state.wire.push()?;
         let alive = state.wire.last_sent().unwrap_or(now) + beat;
-        let next = [silent, state.estate.next_due()].into_iter().flatten().fold(alive, Moment::min);
+        // A moment that was planned stays, though what it was for may be gone: moving it forth and
+        // back with every lock that is taken for a moment would cost a wake-up each.
+        let planned = state.planned.filter(|planned| *planned > now);
+        let next = [silent, planned, state.estate.next_due()];
+        let next = next.into_iter().flatten().fold(alive, Moment::min);
         state.planned = Some(next);
         Ok((left, next))
     }

@@ -173,10 +173,10 @@ impl Session {
     }
 
     pub(super) async fn connected_within(&self, limit: Duration) -> Result<(), Fault> {
-        self.0.revive();
         if *self.0.phase.borrow() == Phase::Connected {
             return Ok(());
         }
+        self.0.revive();
         let mut phase = self.0.phase.subscribe();
         let settled = phase.wait_for(|phase| *phase != Phase::Connecting);
         match tokio::time::timeout(limit, settled).await {
