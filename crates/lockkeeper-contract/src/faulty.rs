@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use lockkeeper::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Sequencer, Standing,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -159,6 +159,10 @@ impl Backend for Faulty {
 
     fn inspector(&self) -> Option<&dyn Inspector> {
         self.inner.inspector()
+    }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        self.inner.sequencer()
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 /// |---|---|
 /// | `memory:` | this process's memory, new with every call |
 /// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
+/// | `zookeeper://host1,host2/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
 /// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
 ///
 /// # Errors

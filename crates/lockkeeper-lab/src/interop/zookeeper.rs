@@ -35,7 +35,10 @@ const ALONE: &[(&str, Words)] = &[
 const WRITE: Words = ALONE[1].1;
 const READ: Words = ["read-lock", "try-read", "read-unlock"];
 
-const OF_EITHER: &[(&str, fn(&Table) -> Result<()>)] = &[
+/// A case: its name and what it does.
+type Case = (&'static str, fn(&Table) -> Result<()>);
+
+const OF_EITHER: &[Case] = &[
     ("they_hold_it_and_we_do_not_get_in", |table| keeps_out(table, table.them()?, table.us()?)),
     ("we_hold_it_and_they_do_not_get_in", |table| keeps_out(table, table.us()?, table.them()?)),
     ("they_get_it_when_we_release", |table| hands_over(table, table.us()?, table.them()?)),
@@ -46,7 +49,7 @@ const OF_EITHER: &[(&str, fn(&Table) -> Result<()>)] = &[
     ("together_we_lose_no_update", together_we_lose_no_update),
 ];
 
-const OF_BOTH_SIDES: &[(&str, fn(&Table) -> Result<()>)] = &[
+const OF_BOTH_SIDES: &[Case] = &[
     ("our_readers_and_theirs_share", our_readers_and_theirs_share),
     ("our_reader_keeps_their_writer_out", |table| sides(table, table.us()?, table.them()?)),
     ("their_reader_keeps_our_writer_out", |table| sides(table, table.them()?, table.us()?)),
@@ -56,19 +59,18 @@ const OF_BOTH_SIDES: &[(&str, fn(&Table) -> Result<()>)] = &[
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &library in LIBRARIES {
-        let mut add =
-            |kind: &'static str, words, cases: &[(&'static str, fn(&Table) -> Result<()>)]| {
-                for &(name, case) in cases {
-                    let url = format!("{url}/interop-{}", library.0);
-                    let (cache, folder) = (cache.clone(), folder.to_owned());
-                    let lock = format!("{kind}.{name}");
-                    let table = Table { url, cache, folder, library, words, lock };
-                    let title = format!("zookeeper::{}::{kind}::{name}", library.0);
-                    trials.push(Trial::test(title, move || {
-                        case(&table).map_err(|error| Failed::from(format!("{error:#}")))
-                    }));
-                }
-            };
+        let mut add = |kind: &'static str, words, cases: &[Case]| {
+            for &(name, case) in cases {
+                let url = format!("{url}/interop-{}", library.0);
+                let (cache, folder) = (cache.clone(), folder.to_owned());
+                let lock = format!("{kind}.{name}");
+                let table = Table { url, cache, folder, library, words, lock };
+                let title = format!("zookeeper::{}::{kind}::{name}", library.0);
+                trials.push(Trial::test(title, move || {
+                    case(&table).map_err(|error| Failed::from(format!("{error:#}")))
+                }));
+            }
+        };
         ALONE.iter().for_each(|(kind, words)| add(kind, *words, OF_EITHER));
         add("both_sides", WRITE, OF_BOTH_SIDES);
     }

@@ -1,4 +1,47 @@
 //! `zookeeper://` — Apache ZooKeeper, version 3.5 or later.
+//!
+//! `zookeeper://[user:password@]host1[:2181],host2/node?option=…`: the hosts of one ensemble, and
+//! the node that the locks are below, `/lockkeeper` if there is none in the URL.
+//!
+//! | option | | default |
+//! |---|---|---|
+//! | `recipe` | `fair`, `barging` or `ephemeral` | `fair` |
+//! | `layout` | whose locks these are too: `curator` or `kazoo` | `curator` |
+//! | `session` | the session timeout to ask for; the server has the last word | `10s` |
+//! | `timeout` | how long a request may take | a third of `session` |
+//! | `connect_timeout` | how long one server may take to greet us | `2s` |
+//! | `backoff` | the longest pause between two tries to connect | `1s` |
+//! | `tries` | how often all servers are tried before a session is given up; `0` for no end | `0` |
+//! | `acl` | who may touch the nodes: `open` to all, or their `creator` | `creator` with a user |
+//! | `tls`, `ca`, `cert`, `key` | TLS, whom to trust, and what to show | the machine's own |
+//!
+//! # Layout
+//! A lock is a node, called like the lock; a claim is a child of it that ends with the session,
+//! with a number from ZooKeeper, and the smallest numbers hold. The names are those of Curator's
+//! `InterProcessMutex` (for locks) and `InterProcessReadWriteLock` (for read-write locks), or of
+//! kazoo's `Lock`, `ReadLock` and `WriteLock`, so that programs with those libraries share them.
+//! `/` in a name is written `%2F`: for `orders/42` they lock the node `…/orders%2F42`.
+//!
+//! Among ourselves every mode excludes every other. Curator's mutex and its read-write lock do
+//! not exclude each other on one node, and neither do kazoo's `Lock` and `ReadLock`: use the same
+//! kind on both sides. The two layouts do not exclude each other either; a lock that has claims
+//! of the other layout is refused, with an error that says so. Permits are our own: they take
+//! turns with Curator's mutex, and there are none in kazoo's layout.
+//!
+//! `recipe=barging` has the same nodes, but all who wait are woken when the first goes.
+//! `recipe=ephemeral` has one child, `lock`, for whoever makes it first.
+//!
+//! # Sessions
+//! A keeper has one session, and every claim lives in it. A claim is valid for its ttl, but for no
+//! more than half of the session's timeout at a time: a server may have lost touch with the others
+//! when it answers us, and they may end the session that much earlier. A renewal therefore asks
+//! the leader. When the process dies, its claims go with the session, whatever their ttl; while
+//! it lives, a claim that is not renewed is removed at its ttl.
+//!
+//! While there is no connection, what is held is
+//! [in jeopardy](crate::Guard::is_in_jeopardy), neither lost nor safe. A claim whose node is
+//! deleted by hand is lost at once. Tokens are the transaction that made the node, times 1024:
+//! they grow across all locks, restarts and new leaders.
 
 mod broken;
 mod client;
