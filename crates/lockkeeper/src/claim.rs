@@ -235,6 +235,9 @@ pub struct Claim {
     pub name: Name,
     /// How it is shared.
     pub mode: Mode,
+    /// Whether it is one side of a read-write lock. To us an exclusive claim is the same either
+    /// way; it matters to recipes that share locks with libraries which keep the two apart.
+    pub sided: bool,
     /// Whose claims count as one.
     pub owner: Owner,
     /// How long the store keeps the claim without a renewal.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 /// |---|---|
 /// | `memory:` | this process's memory, new with every call |
 /// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
+/// | `zookeeper://host1,host2/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
 /// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
 /// | `redis://host`, `rediss://host` | Redis or Valkey, plain or encrypted: see [`redis`](crate::backend::redis) |
 /// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
@@ -72,6 +73,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             };
             Ok(Arc::new(opened?))
         }
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => crate::backend::zookeeper::open(&address).await,
         other => Err(unknown_scheme(other)),
     }
 }
@@ -191,6 +194,33 @@ pub fn recipes() -> Vec<Recipe> {
             feature: Some("sqlite"),
             compiled: cfg!(feature = "sqlite"),
         },
+        Recipe {
+            scheme: "zookeeper",
+            name: "fair",
+            example: "zookeeper://127.0.0.1",
+            about: "a fair queue in ZooKeeper, shared with Curator or kazoo",
+            capability: ZOOKEEPER_FAIR,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
+        Recipe {
+            scheme: "zookeeper",
+            name: "barging",
+            example: "zookeeper://127.0.0.1?recipe=barging",
+            about: "the same nodes, but all who wait are woken at once",
+            capability: ZOOKEEPER_BARGING,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
+        Recipe {
+            scheme: "zookeeper",
+            name: "ephemeral",
+            example: "zookeeper://127.0.0.1?recipe=ephemeral",
+            about: "one node in ZooKeeper, for whoever makes it first",
+            capability: ZOOKEEPER_EPHEMERAL,
+            feature: Some("zookeeper"),
+            compiled: cfg!(feature = "zookeeper"),
+        },
     ]
 }
 
@@ -202,6 +232,23 @@ pub(crate) const SQLITE: Capability =
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =
     Capability { reach: crate::backend::Reach::Network, durable: true, ..memory::CAPABILITY };
+
+/// What `zookeeper://` promises with its default recipe.
+pub(crate) const ZOOKEEPER_FAIR: Capability = Capability {
+    reach: crate::backend::Reach::Network,
+    reentrant: false,
+    linger: false,
+    durable: true,
+    session: true,
+    ..memory::CAPABILITY
+};
+
+/// What `zookeeper://` promises with `recipe=barging`.
+pub(crate) const ZOOKEEPER_BARGING: Capability =
+    Capability { shared: false, permits: false, fair: false, ..ZOOKEEPER_FAIR };
+
+/// What `zookeeper://` promises with `recipe=ephemeral`.
+pub(crate) const ZOOKEEPER_EPHEMERAL: Capability = ZOOKEEPER_BARGING;
 
 /// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
 /// and the other libraries on the same key would not count.

@@ -119,6 +119,13 @@ impl Guard {
         self.hold().remaining()
     }
 
+    /// Whether the store could not be reached when it last should have been: the claim is
+    /// neither lost nor certain to last. It is valid for as long as
+    /// [`remaining`](Self::remaining) says, and safe again with the next renewal.
+    pub fn is_in_jeopardy(&self) -> bool {
+        self.hold().is_endangered()
+    }
+
     /// How long nobody else can be granted the name, as far as the store's lease goes: what is
     /// left to stop the work in when the claim is lost. Unlike [`remaining`](Self::remaining) it
     /// does not end with `max_hold`. A lock that was broken, or that the store has lost, may be

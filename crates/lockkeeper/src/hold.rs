@@ -42,6 +42,8 @@ struct State {
     deadline: Moment,
     renew_at: Moment,
     lease: Slot,
+    /// The store could not be asked when it last should have been.
+    endangered: bool,
     /// Where the rounds will find this hold next.
     next_visit: Option<Moment>,
     /// While the claim is on its way out: keeps its owner from entering it again.
@@ -98,6 +100,7 @@ impl Hold {
             deadline,
             renew_at,
             lease: Slot::Given,
+            endangered: false,
             next_visit: None,
             leaving: None,
             lost: None,
@@ -187,6 +190,21 @@ impl Hold {
     /// counts as lost: what is left to stop the work in.
     pub(crate) fn until_others(&self) -> Duration {
         self.state().deadline.remaining()
+    }
+
+    pub(crate) fn is_endangered(&self) -> bool {
+        let state = self.state();
+        state.phase == Phase::Held && state.endangered
+    }
+
+    /// The way to the store broke: a renewal finds out at once what that means.
+    pub(crate) fn endanger(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            state.endangered = true;
+            state.renew_at = state.renew_at.min(Moment::now());
+            self.schedule(&mut state);
+        }
     }
 
     fn latest_end(&self) -> Moment {
@@ -293,16 +311,24 @@ impl Hold {
             }
             // An answer after the deadline comes too late to be believed: the next visit, which
             // is now, declares the claim lost whatever the store said.
-            Ok(Standing::Held) if now < state.deadline => {
-                state.deadline = sent + validity(self.claim.ttl);
-                state.renew_at = renewal_after(sent, self.claim.ttl, &self.claim);
+            Ok(held) if now < state.deadline => {
+                let valid_for = match held {
+                    Standing::HeldFor(span) => span.min(self.claim.ttl),
+                    _ => self.claim.ttl,
+                };
+                state.deadline = sent + validity(valid_for);
+                state.renew_at = renewal_after(sent, valid_for, &self.claim);
+                state.endangered = false;
                 self.schedule(&mut state);
                 drop(state);
                 self.core.events.emit(&self.claim, self.token, What::Renewed);
                 return None;
             }
-            Ok(Standing::Held) => {}
-            Err(_) => state.renew_at = now + retry_after(self.claim.ttl),
+            Ok(_) => {}
+            Err(_) => {
+                state.endangered = true;
+                state.renew_at = now + retry_after(self.claim.ttl);
+            }
         }
         self.schedule(&mut state);
         None

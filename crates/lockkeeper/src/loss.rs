@@ -48,6 +48,14 @@ impl Alarm {
             hold.lose(reason);
         }
     }
+
+    /// Says that the store cannot be reached, so that it is not known how the claim stands. It
+    /// is renewed at once, and in jeopardy until that is answered.
+    pub fn endanger(&self) {
+        if let Some(hold) = self.0.upgrade() {
+            hold.endanger();
+        }
+    }
 }
 
 impl fmt::Debug for Alarm {

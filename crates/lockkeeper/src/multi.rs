@@ -168,6 +168,11 @@ impl MultiGuard {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
+    /// Whether any of them is in jeopardy; see [`Guard::is_in_jeopardy`].
+    pub fn is_in_jeopardy(&self) -> bool {
+        self.guards.iter().any(Guard::is_in_jeopardy)
+    }
+
     /// How long nobody else can be granted any of them; see [`Guard::until_others`].
     pub fn until_others(&self) -> Duration {
         self.guards.iter().map(Guard::until_others).min().unwrap_or_default()

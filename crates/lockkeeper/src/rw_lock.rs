@@ -30,7 +30,8 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        Self { core: core.clone(), name: name.to_owned(), terms: Terms::default() }
+        let terms = Terms { sided: true, ..Terms::default() };
+        Self { core: core.clone(), name: name.to_owned(), terms }
     }
 
     terms_setters!();

@@ -22,11 +22,19 @@ pub(crate) struct Terms {
     pub(crate) owner: Option<Owner>,
     pub(crate) note: Arc<str>,
     pub(crate) bounds: Bounds,
+    /// One side of a read-write lock.
+    pub(crate) sided: bool,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { ttl: DEFAULT_TTL, owner: None, note: "".into(), bounds: Bounds::default() }
+        Self {
+            ttl: DEFAULT_TTL,
+            owner: None,
+            note: "".into(),
+            bounds: Bounds::default(),
+            sided: false,
+        }
     }
 }
 
@@ -40,6 +48,7 @@ impl Terms {
             id,
             name,
             mode,
+            sided: self.sided,
             owner,
             ttl: self.ttl,
             whom: core.whom.clone(),

@@ -110,6 +110,10 @@ const STEPS: &[Step] = &[
         "locks of other libraries on Redis",
         &["run", "--quiet", "--package", "lockkeeper-lab", "--", "interop", "redis"],
     ),
+    step(
+        "locks of other libraries on ZooKeeper",
+        &["run", "--quiet", "--package", "lockkeeper-lab", "--", "interop", "zookeeper"],
+    ),
 ];
 
 const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];

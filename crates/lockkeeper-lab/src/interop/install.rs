@@ -16,6 +16,15 @@ const NODE_REDLOCK: [(&str, &str); 3] = [
     ("peer.js", include_str!("../../interop/redis/node_redlock/peer.js")),
 ];
 
+const CURATOR: [(&str, &str); 2] = [
+    ("pom.xml", include_str!("../../interop/zookeeper/curator/pom.xml")),
+    ("Peer.java", include_str!("../../interop/zookeeper/curator/src/main/java/Peer.java")),
+];
+const KAZOO: [(&str, &str); 2] = [
+    ("requirements.txt", include_str!("../../interop/zookeeper/kazoo/requirements.txt")),
+    ("peer.py", include_str!("../../interop/zookeeper/kazoo/peer.py")),
+];
+
 /// The folder that libraries of other languages are installed in.
 #[derive(Debug)]
 pub struct Cache {
@@ -43,12 +52,7 @@ impl Cache {
     /// # Errors
     /// When there is no Python, or redis-py cannot be installed.
     pub fn redis_py(&self) -> Result<Command> {
-        let folder = self.installed("redis_py", &REDIS_PY, &|folder| {
-            run(Command::new("python3").args(["-m", "venv", "environment"]).current_dir(folder))?;
-            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-            let exactly = ["--no-deps", "--requirement", "requirements.txt"];
-            run(python(folder).args(pip).args(exactly).current_dir(folder))
-        })?;
+        let folder = self.installed("redis_py", &REDIS_PY, &install_python)?;
         let mut command = python(&folder);
         command.arg(folder.join("peer.py"));
         Ok(command)
@@ -65,6 +69,39 @@ impl Cache {
         })?;
         let mut command = Command::new("node");
         command.arg(folder.join("peer.js"));
+        Ok(command)
+    }
+
+    /// The program that locks with Curator.
+    ///
+    /// # Errors
+    /// When there is no Java or Maven, or Curator cannot be installed.
+    pub fn curator(&self) -> Result<Command> {
+        let folder = self.installed("curator", &CURATOR, &|folder| {
+            let sources = folder.join("src/main/java");
+            fs::create_dir_all(&sources)?;
+            fs::copy(folder.join("Peer.java"), sources.join("Peer.java"))?;
+            run(Command::new("mvn")
+                .args(["--batch-mode", "--quiet", "package"])
+                .current_dir(folder))
+        })?;
+        let mut classes = folder.join("target/classes").into_os_string();
+        classes.push(":");
+        classes.push(folder.join("target/libraries/*"));
+        let mut command = Command::new("java");
+        command.args(["-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", "-cp"]);
+        command.arg(classes).arg("Peer");
+        Ok(command)
+    }
+
+    /// The program that locks with kazoo.
+    ///
+    /// # Errors
+    /// When there is no Python, or kazoo cannot be installed.
+    pub fn kazoo(&self) -> Result<Command> {
+        let folder = self.installed("kazoo", &KAZOO, &install_python)?;
+        let mut command = python(&folder);
+        command.arg(folder.join("peer.py"));
         Ok(command)
     }
 
@@ -102,6 +139,13 @@ impl Cache {
         fs::write(done, "")?;
         Ok(folder)
     }
+}
+
+fn install_python(folder: &Path) -> Result<()> {
+    run(Command::new("python3").args(["-m", "venv", "environment"]).current_dir(folder))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    let exactly = ["--no-deps", "--requirement", "requirements.txt"];
+    run(python(folder).args(pip).args(exactly).current_dir(folder))
 }
 
 fn python(folder: &Path) -> Command {

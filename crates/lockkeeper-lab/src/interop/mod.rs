@@ -10,6 +10,8 @@
 //! | `lock NAME TTL` | `held`, when it is |
 //! | `try NAME TTL` | `held` or `busy` |
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
+//! | `read-lock`, `try-read`, `read-unlock` | the same for the read side |
+//! | `write-lock`, `try-write`, `write-unlock` | the same for the write side |
 //! | `bench NAME COUNT` | `took SECONDS`, for so many locks one after another (some peers) |
 //! | `quit` | |
 //!
@@ -20,6 +22,7 @@ mod install;
 mod ours;
 mod peer;
 mod redis;
+mod zookeeper;
 
 pub use install::Cache;
 pub use ours::serve;
@@ -49,7 +52,12 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
             let url = server.url();
             (server, trials(&url, &cache, lab.folder()))
         }
-        other => bail!("no other library is tried on {other:?}: it is redis"),
+        "zookeeper" => {
+            let server = lab.zookeeper().tick(500).start()?;
+            let url = server.url();
+            (server, zookeeper::trials(&url, &cache, lab.folder()))
+        }
+        other => bail!("no other library is tried on {other:?}: it is redis or zookeeper"),
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(server);

@@ -48,16 +48,26 @@ fn obey(
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
     let (verb, name, ttl) = (word(), word(), word().parse().unwrap_or_default());
+    // Which side of a read-write lock, if it is one, and what is to be done with it.
+    let mut parts = verb.split('-');
+    let side = parts.clone().find(|part| ["read", "write"].contains(part)).unwrap_or_default();
+    let verb = parts.find(|part| *part != side).unwrap_or_default();
+    let key = format!("{side} {name}");
     if verb == "unlock" {
-        return match guards.remove(name).map(Guard::release) {
+        return match guards.remove(&key).map(Guard::release) {
             Some(Ok(())) => Ok("unlocked"),
             Some(Err(error)) if error.kind() != ErrorKind::Lost => Err(error),
             _ => Ok("not-held"),
         };
     }
-    let lock = keeper.lock(name).ttl(Duration::from_millis(ttl));
+    let lock = match side {
+        "read" => keeper.rw_lock(name).read(),
+        "write" => keeper.rw_lock(name).write(),
+        _ => keeper.lock(name),
+    };
+    let lock = lock.ttl(Duration::from_millis(ttl));
     let taken = if verb == "lock" { Some(lock.acquire()?) } else { lock.try_acquire()? };
     let Some(guard) = taken else { return Ok("busy") };
-    guards.insert(name.to_owned(), guard);
+    guards.insert(key, guard);
     Ok("held")
 }

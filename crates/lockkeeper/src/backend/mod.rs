@@ -9,6 +9,8 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 pub use crate::claim::{Claim, ClaimId, FencingToken, Mode, Owner};
 pub use crate::clock::Moment;
@@ -90,6 +92,8 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 pub enum Standing {
     /// Held for a whole ttl from the moment the renewal was sent.
     Held,
+    /// Held for this long from then, where the store cannot vouch for a whole ttl.
+    HeldFor(Duration),
     /// No longer ours.
     Lost(LossReason),
 }
@@ -138,6 +142,10 @@ pub struct Capability {
     pub notified: bool,
     /// Claims and tokens survive a restart of the store.
     pub durable: bool,
+    /// Claims live in a session that the keeper has with the store. A ttl longer than what the
+    /// session is good for is cut to that; a process that dies frees its claims when the store
+    /// ends the session, whatever their ttl; one that lives frees each of them at its ttl.
+    pub session: bool,
 }
 
 impl Capability {
@@ -153,6 +161,7 @@ impl Capability {
             linger: false,
             notified: false,
             durable: false,
+            session: false,
         }
     }
 

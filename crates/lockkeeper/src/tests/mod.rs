@@ -103,6 +103,43 @@ async fn unanswered_renewals_neither_extend_nor_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_may_vouch_for_less_than_a_ttl() {
+    let (keeper, script) = keeper();
+    let short = Duration::from_millis(600);
+    *script.vouches_for.lock().unwrap() = Some(short);
+    let guard = held(&keeper).await;
+    tokio::time::sleep(secs(20)).await;
+    assert!(guard.is_held());
+    assert!(guard.remaining() < short, "{:?}", guard.remaining());
+    assert!(script.renewals.load(Ordering::SeqCst) > 60, "not renewed in time for that");
+    // More than a ttl is not believed.
+    *script.vouches_for.lock().unwrap() = Some(secs(600));
+    tokio::time::sleep(secs(1)).await;
+    assert!(guard.remaining() < secs(3), "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_in_jeopardy_until_the_store_answers() {
+    let (keeper, script) = keeper();
+    let guard = held(&keeper).await;
+    assert!(!guard.is_in_jeopardy());
+    *script.renew_fails.lock().unwrap() = true;
+    script.alarm.lock().unwrap().as_ref().unwrap().endanger();
+    assert!(guard.is_in_jeopardy() && guard.is_held());
+    // Asked at once, not when it would have been.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(script.renewals.load(Ordering::SeqCst) > 0);
+    *script.renew_fails.lock().unwrap() = false;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!guard.is_in_jeopardy() && guard.is_held());
+    *script.renew_fails.lock().unwrap() = true;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(guard.is_in_jeopardy() && guard.is_held(), "an unanswered renewal is jeopardy too");
+    guard.lost().cancelled().await;
+    assert!(!guard.is_in_jeopardy(), "what is lost is in danger no more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn validity_counts_from_before_the_request() {
     let (keeper, script) = keeper();
     script.grants_late.store(1, Ordering::SeqCst);

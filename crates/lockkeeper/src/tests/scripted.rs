@@ -18,6 +18,10 @@ pub(super) struct Script {
     pub(super) renew_takes: Mutex<Duration>,
     /// Renewals fail without effect.
     pub(super) renew_fails: Mutex<bool>,
+    /// Renewals vouch for so long only.
+    pub(super) vouches_for: Mutex<Option<Duration>>,
+    /// The alarm of the last grant.
+    pub(super) alarm: Mutex<Option<Alarm>>,
     /// So many releases fail without effect.
     pub(super) releases_fail: AtomicUsize,
     /// So many acquires take effect, but their answer is lost.
@@ -96,7 +100,10 @@ impl Lease for ScriptedLease {
         let answer = self.inner.renew().await;
         let takes = *self.script.renew_takes.lock().unwrap();
         tokio::time::sleep(takes).await;
-        answer
+        match *self.script.vouches_for.lock().unwrap() {
+            Some(span) => answer.map(|_| Standing::HeldFor(span)),
+            None => answer,
+        }
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
@@ -107,6 +114,6 @@ impl Lease for ScriptedLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.inner.watch(alarm);
+        *self.script.alarm.lock().unwrap() = Some(alarm);
     }
 }

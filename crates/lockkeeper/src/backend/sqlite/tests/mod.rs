@@ -37,6 +37,7 @@ impl Bench {
             id,
             name: Name::new(name).unwrap(),
             mode,
+            sided: false,
             owner: Owner::from_id(id.to_string()),
             ttl: TTL,
             whom: "someone".into(),

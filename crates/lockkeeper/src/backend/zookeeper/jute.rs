@@ -1,0 +1,147 @@
+//! How ZooKeeper writes things down: big-endian numbers, and texts behind their length.
+
+/// A packet that is being written, its length in front.
+#[derive(Debug, Clone)]
+pub(super) struct Packet(Vec<u8>);
+
+impl Packet {
+    pub(super) fn new() -> Self {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend([0; 4]);
+        Self(bytes)
+    }
+
+    /// A request: `xid` comes back with its answer.
+    pub(super) fn request(xid: i32, code: i32) -> Self {
+        let mut packet = Self::new();
+        packet.int(xid).int(code);
+        packet
+    }
+
+    pub(super) fn int(&mut self, number: i32) -> &mut Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    pub(super) fn long(&mut self, number: i64) -> &mut Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    pub(super) fn flag(&mut self, flag: bool) -> &mut Self {
+        self.0.push(u8::from(flag));
+        self
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.int(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+        self.0.extend(bytes);
+        self
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Adds the body of another request.
+    pub(super) fn append(&mut self, request: Self) {
+        const HEAD: usize = 12;
+        self.0.extend(&request.0[HEAD..]);
+    }
+
+    /// The packet as it goes over the wire.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let length = i32::try_from(self.0.len() - 4).unwrap_or(i32::MAX);
+        self.0[..4].copy_from_slice(&length.to_be_bytes());
+        self.0
+    }
+}
+
+/// A packet that is being read. `None` means that it ended too early.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub(super) fn int(&mut self) -> Option<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    pub(super) fn long(&mut self) -> Option<i64> {
+        self.take().map(i64::from_be_bytes)
+    }
+
+    pub(super) fn flag(&mut self) -> Option<bool> {
+        self.take().map(|[byte]| byte != 0)
+    }
+
+    /// Empty where ZooKeeper has nothing at all, which it writes as a length of -1.
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.int()?.max(0)).ok()?;
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(super) fn text(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    pub(super) fn texts(&mut self) -> Option<Vec<String>> {
+        let count = self.int()?.max(0);
+        (0..count).map(|_| self.text()).collect()
+    }
+
+    pub(super) fn stat(&mut self) -> Option<Stat> {
+        let (czxid, _mzxid, ctime, _mtime) =
+            (self.long()?, self.long()?, self.long()?, self.long()?);
+        let (version, _cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
+        let owner = self.long()?;
+        let (_length, children, _pzxid) = (self.int()?, self.int()?, self.long()?);
+        Some(Stat { czxid, ctime, version, owner, children })
+    }
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// The transaction that made it: grows with every write to the whole ensemble.
+    pub(super) czxid: i64,
+    /// When it was made, by the server's clock, in milliseconds.
+    pub(super) ctime: i64,
+    pub(super) version: i32,
+    /// The session that it ends with; zero for a node that stays.
+    pub(super) owner: i64,
+    pub(super) children: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let mut packet = Packet::request(7, 15);
+        packet.text("/a").long(-2).flag(true).bytes(&[]);
+        let bytes = packet.finish();
+        let mut reader = Reader(&bytes);
+        assert_eq!(reader.int(), Some(i32::try_from(bytes.len()).unwrap() - 4));
+        assert_eq!((reader.int(), reader.int()), (Some(7), Some(15)));
+        assert_eq!(reader.text().as_deref(), Some("/a"));
+        assert_eq!(reader.long(), Some(-2));
+    }
+
+    #[test]
+    fn a_packet_that_ends_early_is_no_panic() {
+        assert_eq!(Reader(&[0, 0, 0, 9, 1]).bytes(), None);
+        assert_eq!(Reader(&[255, 255, 255, 255]).bytes(), Some(&[][..]));
+        assert_eq!(Reader(&[127, 255, 255, 255]).texts(), None);
+        assert_eq!(Reader(&[0; 67]).stat(), None);
+        assert!(Reader(&[0; 68]).stat().is_some());
+    }
+}

@@ -1,0 +1,185 @@
+//! The claims on a name, in order: those at the head hold it.
+
+use super::layout::Entry;
+use crate::backend::Mode;
+
+/// How one claim stands among the others.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It holds the name.
+    Holds,
+    Waits {
+        /// Its place among those who wait, counted from 1.
+        place: usize,
+        /// The nodes whose going may let it in.
+        behind: Vec<String>,
+        /// When the one it is behind goes, nobody can be before it.
+        is_next: bool,
+    },
+    /// Its node is not there.
+    Absent,
+}
+
+/// How many at the head hold the name.
+pub(super) fn holders(entries: &[Entry]) -> usize {
+    let (mut limit, mut count) = (usize::MAX, 0);
+    for entry in entries {
+        let first = entries[0].mode;
+        let fits = match (first, entry.mode) {
+            _ if count == 0 => true,
+            (Mode::Shared, Mode::Shared) => true,
+            (Mode::Permit { .. }, Mode::Permit { of }) => count < limit.min(places(of)),
+            _ => false,
+        };
+        if !fits {
+            break;
+        }
+        if let Mode::Permit { of } = entry.mode {
+            limit = limit.min(places(of));
+        }
+        count += 1;
+    }
+    count
+}
+
+/// How the claim with the node `own` stands.
+pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
+    let Some(index) = entries.iter().position(|entry| entry.node == own) else {
+        return Standing::Absent;
+    };
+    let holders = holders(entries);
+    if index < holders {
+        return Standing::Holds;
+    }
+    let before = &entries[..index];
+    let behind = behind(before, entries[index].mode);
+    // A number that may be there twice can have another before us that we have not seen.
+    let is_next = index == 1 && !entries[0].may_be_doubled;
+    Standing::Waits { place: index - holders + 1, behind, is_next }
+}
+
+/// Whom a claim of this mode is behind: at least one of them goes before it is let in, and as few
+/// others as can be are woken by the same one.
+fn behind(before: &[Entry], mode: Mode) -> Vec<String> {
+    let nodes = |entries: &[Entry]| entries.iter().map(|entry| entry.node.clone()).collect();
+    let together = |entry: &Entry| match mode {
+        Mode::Exclusive => false,
+        Mode::Shared => entry.mode == Mode::Shared,
+        Mode::Permit { .. } => matches!(entry.mode, Mode::Permit { .. }),
+    };
+    match before.iter().rposition(|entry| !together(entry)) {
+        Some(last) => nodes(&before[last..=last]),
+        // Those before us are permits too, and too many. Of the last `of` one must go before we
+        // are among the first `of`, whoever of the others goes first.
+        None => {
+            let of = if let Mode::Permit { of } = mode { places(of) } else { 1 };
+            nodes(&before[before.len().saturating_sub(of)..])
+        }
+    }
+}
+
+/// Whether one more claim of this mode would hold the name at once.
+pub(super) fn would_hold(entries: &[Entry], mode: Mode) -> bool {
+    let mut entries = entries.to_vec();
+    let (number, may_be_doubled) = (0, false);
+    entries.push(Entry { node: String::new(), mode, number, may_be_doubled });
+    holders(&entries) == entries.len()
+}
+
+fn places(of: u32) -> usize {
+    usize::try_from(of).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn line(modes: &[Mode]) -> Vec<Entry> {
+        let entry = |(index, mode): (usize, &Mode)| Entry {
+            node: index.to_string(),
+            mode: *mode,
+            number: i32::try_from(index).unwrap(),
+            may_be_doubled: false,
+        };
+        modes.iter().enumerate().map(entry).collect()
+    }
+
+    const WRITER: Mode = Mode::Exclusive;
+    const READER: Mode = Mode::Shared;
+
+    fn permit(of: u32) -> Mode {
+        Mode::Permit { of }
+    }
+
+    #[test]
+    fn the_head_holds() {
+        for (modes, expected) in [
+            (vec![], 0),
+            (vec![WRITER, WRITER], 1),
+            (vec![READER, READER, WRITER, READER], 2),
+            (vec![WRITER, READER], 1),
+            (vec![permit(2), permit(2), permit(2)], 2),
+            (vec![permit(5), permit(2), permit(5)], 2),
+            (vec![permit(1), permit(5)], 1),
+            (vec![permit(3), READER, permit(3)], 1),
+        ] {
+            assert_eq!(holders(&line(&modes)), expected, "{modes:?}");
+        }
+    }
+
+    #[test]
+    fn one_waits_behind_as_few_as_can_be() {
+        let behind = |modes: &[Mode], own: &str| match standing(&line(modes), own) {
+            Standing::Waits { behind, .. } => behind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(behind(&[WRITER, WRITER, WRITER], "2"), ["1"]);
+        assert_eq!(behind(&[WRITER, READER, READER], "2"), ["0"]);
+        assert_eq!(behind(&[READER, READER, WRITER], "2"), ["1"]);
+        assert_eq!(behind(&[permit(2), permit(2), permit(2), permit(2)], "3"), ["1", "2"]);
+        assert_eq!(behind(&[READER, permit(2)], "1"), ["0"]);
+    }
+
+    fn mode() -> impl Strategy<Value = Mode> {
+        prop_oneof![
+            Just(WRITER),
+            Just(READER),
+            (1..4_u32).prop_map(permit),
+            (1..4_u32).prop_map(permit)
+        ]
+    }
+
+    proptest! {
+        /// Whoever goes, in whatever order: nobody comes to hold it asleep, and whoever holds it
+        /// goes on holding it.
+        #[test]
+        fn nobody_is_let_in_asleep(
+            modes in prop::collection::vec(mode(), 1..10),
+            leaving in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let mut entries = line(&modes);
+            let look = |entries: &[Entry], node: &String| standing(entries, node);
+            let mut believed: HashMap<String, Standing> =
+                entries.iter().map(|e| (e.node.clone(), look(&entries, &e.node))).collect();
+            for which in leaving {
+                if entries.is_empty() {
+                    break;
+                }
+                let gone = entries.remove(which.index(entries.len())).node;
+                believed.remove(&gone);
+                for (node, standing) in &mut believed {
+                    let woken = matches!(
+                        standing, Standing::Waits { behind, .. } if behind.contains(&gone)
+                    );
+                    if woken {
+                        *standing = look(&entries, node);
+                    }
+                    let holds = look(&entries, node) == Standing::Holds;
+                    prop_assert_eq!(*standing == Standing::Holds, holds, "{}", node);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a claim says of itself in its node.
+
+use crate::backend::{Claim, Owner};
+use std::time::Duration;
+
+/// `whom`, then a line each: `claim`, `owner`, `ttl` in milliseconds, and the `note`, which may
+/// have lines of its own. Other libraries write what they like; that is taken for `whom`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) whom: String,
+    pub(super) owner: Owner,
+    pub(super) ttl: Duration,
+    pub(super) note: String,
+}
+
+pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
+    let whom = claim.whom.replace(['\n', '\r'], " ");
+    let (id, owner, ttl, note) = (claim.id, &claim.owner, valid_for.as_millis(), &claim.note);
+    format!("{whom}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
+}
+
+/// Whether this was written by the claim with this id.
+pub(super) fn is_of(data: &[u8], id: &str) -> bool {
+    let text = String::from_utf8_lossy(data);
+    text.lines().nth(1).and_then(|line| line.strip_prefix("claim ")) == Some(id)
+}
+
+impl Record {
+    /// What `node` says. A claim of another library is its own owner.
+    pub(super) fn read(data: &[u8], node: &str) -> Self {
+        let text = String::from_utf8_lossy(data);
+        Self::ours(&text).unwrap_or_else(|| Self {
+            whom: text.lines().next().filter(|line| !line.is_empty()).unwrap_or(node).to_owned(),
+            owner: Owner::from_id(node.to_owned()),
+            ttl: Duration::ZERO,
+            note: String::new(),
+        })
+    }
+
+    fn ours(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(5, '\n');
+        let whom = lines.next()?.to_owned();
+        lines.next()?.strip_prefix("claim ")?;
+        let owner = Owner::resume(lines.next()?.strip_prefix("owner ")?).ok()?;
+        let ttl = lines.next()?.strip_prefix("ttl ")?.parse().ok()?;
+        let note = lines.next()?.strip_prefix("note ")?.to_owned();
+        Some(Self { whom, owner, ttl: Duration::from_millis(ttl), note })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Mode, Name};
+    use crate::claim::ClaimIds;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let claim = Claim {
+            id: ClaimIds::new().unwrap().next(),
+            name: Name::new("n").unwrap(),
+            mode: Mode::Exclusive,
+            sided: false,
+            owner: Owner::resume("me #1").unwrap(),
+            ttl: Duration::from_secs(9),
+            whom: "user@host pid 4".into(),
+            note: "two\nlines".into(),
+        };
+        let text = write(&claim, Duration::from_secs(3));
+        let record = Record::read(text.as_bytes(), "node");
+        assert_eq!(record.whom, "user@host pid 4");
+        assert_eq!((record.owner.id(), record.ttl.as_secs()), ("me #1", 3));
+        assert_eq!(record.note, "two\nlines");
+        assert!(is_of(text.as_bytes(), &claim.id.to_string()));
+        assert!(!is_of(text.as_bytes(), "0"));
+    }
+
+    #[test]
+    fn others_write_as_they_like() {
+        assert_eq!(Record::read(b"127.0.0.1", "_c_1-lock-0").whom, "127.0.0.1");
+        assert_eq!(Record::read(b"", "_c_1-lock-0").whom, "_c_1-lock-0");
+        assert_eq!(Record::read(b"\xff\n\n", "x").owner.id(), "x");
+    }
+}
