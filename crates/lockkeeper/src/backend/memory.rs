@@ -163,6 +163,7 @@ pub(crate) const CAPABILITY: Capability = Capability {
     linger: true,
     notified: true,
     durable: false,
+    session: false,
 };
 
 impl fmt::Display for Memory {

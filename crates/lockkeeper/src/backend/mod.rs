@@ -90,6 +90,9 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 pub enum Standing {
     /// Held for a whole ttl from the moment the renewal was sent.
     Held,
+    /// Held for so long from the moment the renewal was sent, or for a whole ttl if that is less:
+    /// where claims live no longer than the keeper's session with the store.
+    HeldFor(Duration),
     /// No longer ours.
     Lost(LossReason),
 }
@@ -138,6 +141,10 @@ pub struct Capability {
     pub notified: bool,
     /// Claims and tokens survive a restart of the store.
     pub durable: bool,
+    /// Claims live as long as the keeper's session with the store, whatever their own ttl: that
+    /// of a process that died is free when its session ends, and none is valid for longer than a
+    /// session lasts without a sign of life.
+    pub session: bool,
 }
 
 impl Capability {
@@ -153,6 +160,7 @@ impl Capability {
             linger: false,
             notified: false,
             durable: false,
+            session: false,
         }
     }
 

@@ -104,7 +104,9 @@ impl Queue {
         }
         let sent = Moment::now();
         match self.shared.renew(keys, &claim.id.to_string(), claim.ttl).await? {
-            Standing::Held => Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl))),
+            Standing::Held | Standing::HeldFor(_) => {
+                Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl)))
+            }
             Standing::Lost(_) => Ok(Turn::AskAgain),
         }
     }
