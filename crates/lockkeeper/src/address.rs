@@ -63,7 +63,7 @@ impl Address {
 }
 
 #[cfg_attr(
-    not(feature = "redis"),
+    not(any(feature = "etcd", feature = "redis")),
     allow(dead_code, reason = "only stores on a network have these")
 )]
 impl Address {

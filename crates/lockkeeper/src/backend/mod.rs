@@ -4,6 +4,8 @@
 //! with a limit, renewal, noticing loss, re-entry, releasing on drop and cancel safety are
 //! written once, in the core, and come for free.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
