@@ -130,7 +130,7 @@ impl World {
                     tx.renew("n", one.turn.ticket, &one.turn.id, TTL).unwrap()
                 });
                 match standing.0 {
-                    Standing::Held => {
+                    Standing::Held | Standing::HeldFor(_) => {
                         assert!(now < one.until, "a late renewal revived a claim");
                         one.until = now + i64::try_from(TTL.as_millis()).unwrap();
                     }
