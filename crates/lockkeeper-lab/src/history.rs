@@ -101,6 +101,17 @@ pub enum What {
         /// The resource's own count of accepted writes, this one included.
         sequence: u64,
     },
+    /// Numbers were issued. Stamped after the call returned.
+    Issued {
+        /// Which generator.
+        generator: String,
+        /// When they were asked for: before the call, on the history's clock.
+        asked: u64,
+        /// The first of them.
+        first: u64,
+        /// How many, each one greater than the one before.
+        count: u64,
+    },
     /// Something is about to be broken. Stamped before.
     FaultBegins {
         /// Its number.
@@ -114,6 +125,9 @@ pub enum What {
     FaultEnds {
         /// Its number.
         fault: u64,
+        /// Whether anything was broken by it: a reply that never came cannot be lost.
+        #[serde(default = "yes")]
+        hit: bool,
     },
     /// All faults are over: from here on everyone must get his turn.
     Healed,
@@ -133,6 +147,10 @@ pub enum What {
         /// The lock's name.
         name: String,
     },
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Why a claim was not granted.

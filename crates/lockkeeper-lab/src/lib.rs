@@ -6,11 +6,14 @@
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
 //! - [`picture`]: the history as a page to look at.
+//! - [`proxy`]: what networks do, on demand, between a client and a server.
 //! - [`server`]: real servers on demand, and ways to break them.
 //! - [`workload`]: the clients, the resources they write to, and the faults.
 
 pub mod check;
+mod dice;
 pub mod history;
 pub mod picture;
+pub mod proxy;
 pub mod server;
 pub mod workload;

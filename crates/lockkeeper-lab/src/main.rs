@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Has processes contend for locks while some are broken, and judges what happened
+///
+/// Returns 0 for PASS, 1 for FAIL, 2 for UNKNOWN, and 3 when the lab itself could not do its work.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -29,6 +31,9 @@ enum Verb {
         /// Also judge whether claims were granted in the order they were made
         #[arg(long)]
         fair: bool,
+        /// Also judge whether ids grew from one generator to another
+        #[arg(long)]
+        ids_across: bool,
     },
     /// Start one of each server, and wait for Ctrl-C
     Servers,
@@ -46,8 +51,26 @@ enum Verb {
     Work(WorkArguments),
 }
 
-fn main() -> Result<ExitCode> {
-    match Arguments::parse().verb {
+/// What `lab` returns when it could not do its work: no verdict on anyone else's.
+const LAB_FAILED: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are no failures. That this cannot be printed can not be printed.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(LAB_FAILED) } else { ExitCode::SUCCESS };
+        }
+    };
+    obey(arguments.verb).unwrap_or_else(|error| {
+        eprintln!("lab: {error:#}");
+        ExitCode::from(LAB_FAILED)
+    })
+}
+
+fn obey(verb: Verb) -> Result<ExitCode> {
+    match verb {
         Verb::Work(arguments) => {
             let runtime = tokio::runtime::Runtime::new()?;
             runtime.block_on(workload::work(arguments))?;
@@ -57,9 +80,9 @@ fn main() -> Result<ExitCode> {
         Verb::Setup => server::setup().map(|()| ExitCode::SUCCESS),
         Verb::WithServers { command } => server::with_servers(&command),
         Verb::Run(arguments) => run(&arguments),
-        Verb::Check { history, fair } => {
+        Verb::Check { history, fair, ids_across } => {
             let records = workload::load(&history)?;
-            let demands = Demands { fair, ..Demands::none() };
+            let demands = Demands { fair, ids_across, ..Demands::none() };
             Ok(exit_code(&judge(&records, &demands, &picture_beside(&history))?))
         }
     }
@@ -71,8 +94,14 @@ fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let demands = Demands { fair: run.fair, ..Demands::of_a_run(faults.collect()) };
     let report = judge(&run.records, &demands, &run.folder.join("timeline.html"))?;
     println!("history  {}", run.folder.display());
+    for remark in &run.remarks {
+        println!("note     {remark}");
+    }
+    if report.verdict == Verdict::Unknown {
+        println!("note     too little happened to tell: more --seconds or --clients see more");
+    }
     if report.verdict != Verdict::Pass {
-        println!("again    lab run --seed {} …", run.seed);
+        println!("again    {}", arguments.again(run.seed));
     }
     Ok(exit_code(&report))
 }

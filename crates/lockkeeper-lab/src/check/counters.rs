@@ -42,6 +42,12 @@ pub struct Counters {
     pub lost_writes: u64,
     /// Writes that fenced resources turned away.
     pub fenced_off: usize,
+    /// Numbers that were issued.
+    pub ids: u64,
+    /// Calls that issued them.
+    pub id_calls: usize,
+    /// Generators that did.
+    pub generators: usize,
     /// Whether all was declared well before the end.
     pub healed: bool,
 }
@@ -52,6 +58,11 @@ impl Counters {
             asks: story.claims.len(),
             contended: contended(story),
             holds: story.holds.len(),
+            ids: story.issues.iter().fold(0, |sum, issue| {
+                sum.saturating_add(issue.last - issue.first).saturating_add(1)
+            }),
+            id_calls: story.issues.len(),
+            generators: story.generators.len(),
             healed: story.healed.is_some(),
             ..Self::default()
         };

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Faults that go on for longer than a claim lasts without renewal.
+const OUTLASTING: [&str; 6] = ["pause", "stall", "partition", "one-way", "late", "server-pause"];
+
 /// What is asked of a run. Where a minimum is not met, nothing was shown, and the verdict is
 /// [`Verdict::Unknown`](super::Verdict::Unknown).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +23,12 @@ pub struct Demands {
     pub clients: usize,
     /// How often a validity must have ended in its holder's hands.
     pub expiries: usize,
+    /// Whether numbers must grow from one generator to another too, and not only within each.
+    pub ids_across: bool,
+    /// How many calls must have issued numbers.
+    pub id_calls: usize,
+    /// How many generators must have.
+    pub generators: usize,
     /// How many holds each kind of fault must have hit.
     pub faults: BTreeMap<String, usize>,
 }
@@ -33,6 +42,9 @@ impl Default for Demands {
             contended_percent: 50,
             clients: 3,
             expiries: 0,
+            ids_across: false,
+            id_calls: 0,
+            generators: 0,
             faults: BTreeMap::new(),
         }
     }
@@ -40,13 +52,13 @@ impl Default for Demands {
 
 impl Demands {
     /// The minimums of [`Default`], and that each of these kinds of fault hit five holds. A run with
-    /// pauses must also have seen a validity end in its holder's hands: without that the pauses
-    /// were too short to show anything.
+    /// faults that outlast a ttl must also have seen a validity end in its holder's hands: without
+    /// that they were too short to show anything.
     #[must_use]
     pub fn of_a_run(faults: Vec<String>) -> Self {
-        let pauses = faults.iter().any(|kind| kind == "pause");
+        let outlasts = faults.iter().any(|kind| OUTLASTING.contains(&kind.as_str()));
         let faults = faults.into_iter().map(|kind| (kind, 5)).collect();
-        Self { faults, expiries: usize::from(pauses), ..Self::default() }
+        Self { faults, expiries: usize::from(outlasts), ..Self::default() }
     }
 
     /// Asks for nothing but that no rule is broken.
@@ -59,7 +71,17 @@ impl Demands {
             contended_percent: 0,
             clients: 0,
             expiries: 0,
+            ids_across: false,
+            id_calls: 0,
+            generators: 0,
             faults: BTreeMap::new(),
         }
+    }
+
+    /// Of numbers alone: a hundred calls of two generators, in order between them where that is
+    /// promised.
+    #[must_use]
+    pub fn of_ids(across: bool) -> Self {
+        Self { ids_across: across, id_calls: 100, generators: 2, ..Self::none() }
     }
 }

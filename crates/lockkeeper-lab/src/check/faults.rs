@@ -14,6 +14,8 @@ pub(crate) struct Fault<'a> {
     pub(crate) begins: Stamp,
     /// The end of time where no end was recorded.
     pub(crate) ends: u64,
+    /// Whether it broke anything. If not, it disturbed perhaps, but shows nothing.
+    pub(crate) hit: bool,
 }
 
 impl Fault<'_> {
@@ -71,25 +73,33 @@ pub(crate) struct Hits<'a> {
     pub(crate) kills: Windows,
     /// Everything else, by kind.
     pub(crate) others: BTreeMap<&'a str, Windows>,
+    /// What was done without breaking anything.
+    missed: Windows,
 }
 
 impl<'a> Hits<'a> {
     pub(crate) fn on(client: &str, clients: &[&str], faults: &[Fault<'a>]) -> Self {
         let mut kills = Vec::new();
+        let mut missed = Vec::new();
         let mut others: BTreeMap<&'a str, Vec<(Stamp, u64)>> = BTreeMap::new();
         for fault in faults {
             let own = fault.hits(client);
             if own && fault.kind == KILL {
                 kills.push((fault.begins, fault.ends));
             } else if own || fault.is_shared(clients) {
-                others.entry(fault.kind).or_default().push((fault.begins, fault.ends));
+                let spans =
+                    if fault.hit { others.entry(fault.kind).or_default() } else { &mut missed };
+                spans.push((fault.begins, fault.ends));
             }
         }
         let others = others.into_iter().map(|(kind, spans)| (kind, Windows::new(spans)));
-        Self { kills: Windows::new(kills), others: others.collect() }
+        let missed = Windows::new(missed);
+        Self { kills: Windows::new(kills), others: others.collect(), missed }
     }
 
     pub(crate) fn any_in(&self, from: u64, to: u64) -> bool {
-        self.kills.overlap(from, to) || self.others.values().any(|each| each.overlap(from, to))
+        self.kills.overlap(from, to)
+            || self.missed.overlap(from, to)
+            || self.others.values().any(|each| each.overlap(from, to))
     }
 }

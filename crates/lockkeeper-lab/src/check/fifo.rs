@@ -6,12 +6,18 @@
 //! would have been over when B's began, and A's hold covers its core, which begins at
 //! `granted(A)`. B's whole core lying before `granted(A)` therefore means that B was first, however
 //! late the stamps are. Where A has no core nothing follows, and where a fault hit A while it
-//! waited it may rightly have lost its place.
+//! waited it may rightly have lost its place. So may all who waited while everything stood still,
+//! as when a process is stopped while it keeps a file from the others: a place is kept by signs of
+//! life, and nobody could give one.
 
 use super::findings::{Findings, Rule};
 use super::holds::Hold;
 use super::story::Story;
 use crate::history::Mode;
+
+/// When nobody at all was granted anything for so long, everything stood still. Shorter than any
+/// store waits for a sign of life, longer than one dead holder keeps a name.
+const STANDSTILL: u64 = 1_500_000_000;
 
 /// One that waited its turn.
 struct Waiter<'h> {
@@ -20,10 +26,14 @@ struct Waiter<'h> {
 }
 
 pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
+    let standstills = standstills(story);
     for holds in story.holds.chunk_by(|one, next| one.name == next.name) {
         let exclusive = |hold: &&Hold| story.held(hold).mode == Mode::Exclusive;
-        let mut waiters: Vec<Waiter<'_>> =
-            holds.iter().filter(exclusive).filter_map(|hold| waiter(story, hold)).collect();
+        let mut waiters: Vec<Waiter<'_>> = holds
+            .iter()
+            .filter(exclusive)
+            .filter_map(|hold| waiter(story, &standstills, hold))
+            .collect();
         waiters.sort_by_key(|waiter| waiter.queued);
         let mut later: Vec<&Hold> = holds.iter().filter(exclusive).collect();
         later.sort_by_key(|hold| story.held(hold).ask.at);
@@ -44,11 +54,22 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn waiter<'h>(story: &Story<'_>, hold: &'h Hold) -> Option<Waiter<'h>> {
+/// From when until when nobody was granted anything, in order.
+fn standstills(story: &Story<'_>) -> Vec<(u64, u64)> {
+    let mut grants: Vec<u64> = story.holds.iter().map(|hold| hold.start).collect();
+    grants.sort_unstable();
+    let pairs = grants.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.filter(|(from, to)| to - from >= STANDSTILL).collect()
+}
+
+fn waiter<'h>(story: &Story<'_>, standstills: &[(u64, u64)], hold: &'h Hold) -> Option<Waiter<'h>> {
     let claim = story.held(hold);
     let queued = claim.queued?.at;
-    let undisturbed =
-        claim.refused.is_none() && !story.hits[claim.client].any_in(claim.ask.at, hold.start);
+    let after = standstills.partition_point(|(_, to)| *to <= claim.ask.at);
+    let stood_still = standstills.get(after).is_some_and(|(from, _)| *from < hold.start);
+    let undisturbed = claim.refused.is_none()
+        && !stood_still
+        && !story.hits[claim.client].any_in(claim.ask.at, hold.start);
     undisturbed.then_some(Waiter { queued, hold })
 }
 

@@ -36,6 +36,12 @@ pub enum Rule {
     Starved,
     /// Something stayed in the store.
     Leftover,
+    /// A number was issued twice.
+    IdTwice,
+    /// A generator issued a number that is not greater than one it had issued before.
+    IdOrder,
+    /// The same between generators, where that is promised.
+    IdOrderAcross,
     /// The history contradicts itself: the recorder is wrong, or what it records is.
     History,
 }
@@ -56,6 +62,9 @@ impl Rule {
             Self::Overtaken => "overtaken",
             Self::Starved => "starved",
             Self::Leftover => "leftover",
+            Self::IdTwice => "id twice",
+            Self::IdOrder => "id order",
+            Self::IdOrderAcross => "id order across",
             Self::History => "history",
         }
     }

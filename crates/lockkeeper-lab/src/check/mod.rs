@@ -13,6 +13,7 @@ mod faults;
 mod fifo;
 mod findings;
 mod holds;
+mod ids;
 mod liveness;
 mod places;
 mod report;
@@ -45,6 +46,7 @@ pub fn check(records: &[Record], demands: &Demands) -> Report {
     if demands.fair {
         fifo::check(&story, &mut findings);
     }
+    ids::check(&story, demands.ids_across, &mut findings);
     liveness::check(&story, &mut findings);
     let counters = Counters::count(&story);
     Report::new(counters, findings, demands)

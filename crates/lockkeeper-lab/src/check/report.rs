@@ -81,6 +81,8 @@ fn unmet(counters: &Counters, demands: &Demands) -> Vec<String> {
     least("hand-overs", counters.hand_overs, demands.hand_overs);
     least("contended asks in %", counters.contended_percent(), demands.contended_percent);
     least("expiries while held", counters.expiries, demands.expiries);
+    least("calls for ids", counters.id_calls, demands.id_calls);
+    least("generators of ids", counters.generators, demands.generators);
     for (kind, wanted) in &demands.faults {
         let seen = counters.faults.get(kind).map_or(0, |count| count.holds);
         least(&format!("holds hit by {kind}"), seen, *wanted);
@@ -109,6 +111,13 @@ impl fmt::Display for Report {
         }
         let (lost, off) = (counters.lost_writes, counters.fenced_off);
         writeln!(formatter, "  writes      {lost} lost without a fence, {off} stopped by one")?;
+        if counters.id_calls > 0 {
+            let Counters { ids, id_calls, generators, .. } = counters;
+            writeln!(
+                formatter,
+                "  ids         {ids} in {id_calls} calls of {generators} generators"
+            )?;
+        }
         for violation in self.violations.iter().take(PRINTED) {
             writeln!(formatter, "{}: {}", violation.rule, violation.sentence)?;
             let lines = violation.records.iter().zip(&violation.lines);

@@ -4,6 +4,7 @@ use super::claims::{Claim, Effect, Stamp, Tally, Validity};
 use super::faults::{Fault, Hits};
 use super::findings::{Findings, Rule};
 use super::holds::{self, Hold};
+use super::ids::{self, Issue};
 use super::places::Places;
 use crate::history::{Record, What};
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ pub(crate) struct Story<'a> {
     /// In order of name, start, end.
     pub(crate) holds: Vec<Hold>,
     pub(crate) effects: Vec<Effect>,
+    pub(crate) generators: Vec<&'a str>,
+    pub(crate) issues: Vec<Issue>,
     pub(crate) faults: Vec<Fault<'a>>,
     /// By client.
     pub(crate) hits: Vec<Hits<'a>>,
@@ -65,6 +68,13 @@ impl<'a> Story<'a> {
             let (name, client) = (names.number(name), clients.number(client));
             claims.push(Claim::new(*claim, name, client, *mode, ask));
         }
+        let (mut generators, mut issues) = (Numbered::default(), Vec::new());
+        for (record, Record { at, client, what }) in records.iter().enumerate() {
+            let What::Issued { generator, asked, first, count } = what else { continue };
+            let who = (clients.number(client), generators.number(generator));
+            let returned = Stamp { at: *at, record };
+            issues.extend(ids::issue(returned, *asked, who, (*first, *count), findings));
+        }
         let mut story = Self {
             names: Vec::new(),
             clients: clients.strings,
@@ -72,6 +82,8 @@ impl<'a> Story<'a> {
             places,
             holds: Vec::new(),
             effects: Vec::new(),
+            generators: generators.strings,
+            issues,
             faults: Vec::new(),
             hits: Vec::new(),
             tallies: Vec::new(),
@@ -98,10 +110,16 @@ impl<'a> Story<'a> {
                 }
                 What::FaultBegins { fault, kind, process } => {
                     fault_numbers.push(*fault);
-                    story.faults.push(Fault { kind, process, begins: stamp, ends: u64::MAX });
+                    story.faults.push(Fault {
+                        kind,
+                        process,
+                        begins: stamp,
+                        ends: u64::MAX,
+                        hit: true,
+                    });
                 }
-                What::FaultEnds { fault } => {
-                    fault_ends.insert(*fault, *at);
+                What::FaultEnds { fault, hit } => {
+                    fault_ends.insert(*fault, (*at, *hit));
                 }
                 What::Healed => story.healed = story.healed.max(Some(*at)),
                 What::Tally { name, fenced, acknowledged, present } => {
@@ -118,7 +136,9 @@ impl<'a> Story<'a> {
             }
         }
         for (fault, number) in story.faults.iter_mut().zip(fault_numbers) {
-            fault.ends = fault_ends.get(&number).copied().unwrap_or(u64::MAX);
+            if let Some((ends, hit)) = fault_ends.get(&number) {
+                (fault.ends, fault.hit) = (*ends, *hit);
+            }
         }
         story.names = names.strings;
         let hits = |client: &&str| Hits::on(client, &story.clients, &story.faults);

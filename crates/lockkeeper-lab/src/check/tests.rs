@@ -3,6 +3,7 @@
 mod brute;
 mod cores;
 mod counting;
+mod ids;
 pub(crate) mod writing;
 
 mod seeded;

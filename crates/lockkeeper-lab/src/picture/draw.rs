@@ -77,6 +77,7 @@ pub(super) fn svg(story: &Story<'_>, records: &[Record], report: &Report, scene:
     lanes(&mut canvas, story);
     claims(&mut canvas, story);
     effects(&mut canvas, story);
+    issues(&mut canvas, story);
     faults(&mut canvas, story);
     violations(&mut canvas, story, records, report);
     canvas.svg.push_str("</svg>\n");
@@ -158,6 +159,21 @@ fn effects(canvas: &mut Canvas<'_>, story: &Story<'_>) {
         let class = if effect.accepted { "effect" } else { "effect refused" };
         let (x, y) = (canvas.x(effect.stamp.at), canvas.y(lane));
         canvas.line(class, x, y + 2.0, y + LANE - 2.0);
+    }
+}
+
+fn issues(canvas: &mut Canvas<'_>, story: &Story<'_>) {
+    for &place in &canvas.scene.issues {
+        let issue = &story.issues[place];
+        let Some(lane) = canvas.scene.lane(issue.client) else { continue };
+        let (generator, y) = (story.generators[issue.generator], canvas.y(lane));
+        let what = match issue.last - issue.first {
+            0 => format!("{generator}: id {}", issue.first),
+            _ => format!("{generator}: ids {} to {}", issue.first, issue.last),
+        };
+        let colour = issue.generator % COLOURS;
+        let class = format!("issue n{colour}");
+        canvas.bar(&class, (issue.asked, issue.returned.at), y + 9.0, 10.0, &what);
     }
 }
 

@@ -55,6 +55,9 @@ fn counters(report: &Report) -> String {
         ("lost writes without a fence".to_owned(), counters.lost_writes.to_string()),
         ("writes stopped by a fence".to_owned(), counters.fenced_off.to_string()),
     ];
+    if counters.id_calls > 0 {
+        cells.push(("ids".to_owned(), format!("{} in {} calls", counters.ids, counters.id_calls)));
+    }
     for (kind, count) in &counters.faults {
         cells.push((kind.clone(), format!("{}, hit {} holds", count.done, count.holds)));
     }
@@ -87,6 +90,9 @@ fn legend(story: &Story<'_>, scene: &Scene) -> String {
         ("hold bad n0", "red: part of a violation"),
     ] {
         items.push((class.to_owned(), text.to_owned()));
+    }
+    if !scene.issues.is_empty() {
+        items.push(("issue n0".to_owned(), "ids: from asking to returning".to_owned()));
     }
     let items = items.iter().map(|(class, text)| {
         let shape = if class.starts_with("effect") {

@@ -17,6 +17,8 @@ pub(super) struct Scene {
     pub(super) to: u64,
     /// The claims to draw, as places in the story.
     pub(super) claims: Vec<usize>,
+    /// The calls for numbers to draw, as places in the story.
+    pub(super) issues: Vec<usize>,
     /// The holds of all claims, by the claim's place.
     pub(super) holds: HashMap<usize, Hold>,
     /// Clients from top to bottom.
@@ -59,13 +61,21 @@ impl Scene {
         let mut claims: Vec<usize> = within(story, from, to).collect();
         claims.sort_by_key(|place| (!bad.contains(place), story.claims[*place].ask.at));
         claims.truncate(MOST);
-        let note = (claims.len() < story.claims.len()).then(|| {
+        let issues = story.issues.iter().enumerate();
+        let shown = issues.filter(|(_, it)| it.asked <= to && it.returned.at >= from);
+        let issues: Vec<usize> = shown.map(|(place, _)| place).take(MOST).collect();
+        let part = claims.len() < story.claims.len() || issues.len() < story.issues.len();
+        let note = part.then(|| {
             let (shown, all) = (claims.len(), story.claims.len());
-            format!("This page shows {why}: {shown} of {all} claims.")
+            let mut note = format!("This page shows {why}: {shown} of {all} claims");
+            if !story.issues.is_empty() {
+                note += &format!(", {} of {} calls for ids", issues.len(), story.issues.len());
+            }
+            note + "."
         });
-        let lanes = lanes(story, &claims);
+        let lanes = lanes(story, &claims, &issues);
         let holds = story.holds.iter().map(|hold| (hold.claim, *hold)).collect();
-        Self { from, to, claims, holds, lanes, bad, note }
+        Self { from, to, claims, issues, holds, lanes, bad, note }
     }
 
     pub(super) fn shows(&self, at: u64) -> bool {
@@ -111,8 +121,10 @@ fn bad(story: &Story<'_>, report: &Report) -> HashSet<usize> {
 }
 
 /// Those who do something here, by process. Shorter names first puts `2` before `10`.
-fn lanes(story: &Story<'_>, claims: &[usize]) -> Vec<usize> {
-    let seen: HashSet<usize> = claims.iter().map(|place| story.claims[*place].client).collect();
+fn lanes(story: &Story<'_>, claims: &[usize], issues: &[usize]) -> Vec<usize> {
+    let claiming = claims.iter().map(|place| story.claims[*place].client);
+    let issued = issues.iter().map(|place| story.issues[*place].client);
+    let seen: HashSet<usize> = claiming.chain(issued).collect();
     let mut lanes: Vec<usize> = seen.into_iter().collect();
     lanes.sort_by_key(|&lane| {
         let client = story.clients[lane];

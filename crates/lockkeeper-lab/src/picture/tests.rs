@@ -34,7 +34,7 @@ fn history(broken: bool) -> Vec<Record> {
     for (fault, kind, process, from) in [(1, "pause", "1", 1500), (2, "kill", "2", 2600)] {
         let (kind, process) = (kind.to_owned(), process.to_owned());
         note(&mut records, from, "driver", What::FaultBegins { fault, kind, process });
-        note(&mut records, from + 250, "driver", What::FaultEnds { fault });
+        note(&mut records, from + 250, "driver", What::FaultEnds { fault, hit: true });
     }
     if broken {
         hold(&mut records, "10/0", 99, "orders", [1800, 2140, 2200, 2290]);

@@ -1,29 +1,37 @@
-//! Starts the processes of a run, breaks some of them, and collects what they wrote down.
+//! The course of a run: starts its members, breaks some of them, and collects what they wrote.
 
-use super::recorder::{Recorder, now};
+use super::breakable::Breakable;
+use super::crew::Crew;
+use super::fault::{Fault, Needs};
+use super::member::Member;
+use super::progress::Progress;
+use super::recorder::Recorder;
 use super::resource::Resources;
-use super::{Dice, Fault, PREFIX, RunArguments, TTL};
-use crate::history::{self, Record, What};
+use super::strike::Strike;
+use super::trial::Trial;
+use super::worker::{Orders, Post};
+use super::{PREFIX, saved};
+use crate::dice::Dice;
+use crate::history::{Record, What};
 use anyhow::{Context, Result, bail};
-use lockkeeper::backend::Reach;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::File;
-use std::io::{BufReader, IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use lockkeeper::backend::Capability;
+use lockkeeper::{ErrorKind, Keeper};
+use nix::sys::signal::Signal;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// What the driver calls itself in the history.
 const DRIVER: &str = "driver";
-/// How long everyone must get his turn after the last fault.
-const HEALING: Duration = Duration::from_secs(4);
-/// How long a process that was told to stop may take.
+/// What the server is called in the history: no process has this name, so it concerns all.
+const SERVER: &str = "server";
+/// How long a member that was told to stop may take.
 const PARTING: Duration = Duration::from_secs(30);
 
 /// A run that is over.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Run {
     /// Everything that happened, in order.
     pub records: Vec<Record>,
@@ -33,136 +41,129 @@ pub struct Run {
     pub seed: u64,
     /// Whether the store promises to grant in order.
     pub fair: bool,
+    /// What could not be looked at, in a sentence each.
+    pub remarks: Vec<String>,
 }
 
-/// Runs the processes with their faults, and returns the history.
-///
-/// # Errors
-/// When a process cannot be started or the history not be written.
-pub fn run(arguments: &RunArguments) -> Result<Run> {
-    let capability = lockkeeper::blocking::connect(&arguments.store)?.capability();
-    if capability.reach == Reach::Process {
-        bail!("a store that reaches no further than one process is not shared by those of a run");
+pub(crate) fn run(
+    trial: &Trial,
+    crew: Crew,
+    server: Option<Box<dyn Breakable>>,
+    progress: Progress,
+) -> Result<Run> {
+    for fault in &trial.faults {
+        crew.admits(*fault, server.is_some())?;
     }
-    let seed = arguments.seed.unwrap_or_else(|| now() % 1_000_000);
-    let folder = match &arguments.out {
-        Some(folder) => folder.clone(),
-        None => std::env::temp_dir().join(format!("lockkeeper-lab-{}", std::process::id())),
-    };
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let recorder = Recorder::append_to(&folder.join("driver.jsonl"))?;
-    let resources = Resources::open(recorder.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let capability = runtime.block_on(try_out(&crew))?;
+    saved::make_room(&trial.out)?;
+    let recorder = Recorder::append_to(&trial.out.join("driver.jsonl"))?;
     let mut driver = Driver {
-        arguments,
-        folder: folder.clone(),
+        trial,
+        crew,
+        server,
+        resources: Resources::open(recorder.clone())?,
         recorder,
-        resources,
-        dice: Dice::new(seed),
-        workers: Vec::new(),
+        dice: Dice::new(trial.seed),
+        members: Vec::new(),
         started: 0,
-        seed,
+        progress,
+        remarks: Vec::new(),
     };
-    for _ in 0..arguments.processes {
-        driver.start_worker()?;
+    for _ in 0..trial.processes {
+        driver.start_member()?;
     }
     driver.break_things()?;
     driver.recorder.note(DRIVER, What::Healed);
-    sleep(HEALING);
-    driver.stop_workers()?;
-    driver.write_down_what_is_left()?;
-    Ok(Run { records: load(&folder)?, folder, seed, fair: capability.fair })
+    sleep(trial.healing);
+    driver.stop_members()?;
+    driver.write_down_what_is_left(&runtime)?;
+    let remarks = driver.remarks;
+    let (records, folder) = (saved::load(&trial.out)?, trial.out.clone());
+    Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, remarks })
+}
+
+/// A store that cannot be used is better learnt of now than from the silence of every process.
+async fn try_out(crew: &Crew) -> Result<Capability> {
+    let unusable = "the store cannot be used: is it running, and is its URL right?";
+    let keeper = Keeper::new(crew.backend().await.context(unusable)?)?;
+    let tried = keeper.lock("lab-tries-the-store").try_acquire().await.context(unusable)?;
+    if let Some(guard) = tried {
+        guard.release().await.context(unusable)?;
+    }
+    Ok(keeper.capability())
 }
 
 struct Driver<'a> {
-    arguments: &'a RunArguments,
-    folder: PathBuf,
+    trial: &'a Trial,
+    crew: Crew,
+    server: Option<Box<dyn Breakable>>,
     recorder: Recorder,
     resources: Resources,
     dice: Dice,
-    workers: Vec<Worker>,
+    members: Vec<Member>,
     started: u64,
-    seed: u64,
-}
-
-struct Worker {
-    process: String,
-    child: Child,
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Already gone, in a run that went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Worker {
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).context("no such process id")?;
-        kill(Pid::from_raw(pid), signal).context("cannot signal a process of the run")
-    }
+    progress: Progress,
+    remarks: Vec<String>,
 }
 
 impl Driver<'_> {
-    fn start_worker(&mut self) -> Result<()> {
+    fn start_member(&mut self) -> Result<()> {
         self.started += 1;
-        let process = self.started.to_string();
-        let child = Command::new(std::env::current_exe()?)
-            .arg("work")
-            .args(["--store", &self.arguments.store, "--process", &process])
-            .args(["--number", &process, "--clients", &self.arguments.clients.to_string()])
-            .args(["--names", &self.arguments.names.to_string()])
-            .args(["--work", word_of(self.arguments.work), "--seed", &self.seed.to_string()])
-            .arg("--history")
-            .arg(self.folder.join(format!("process-{process}.jsonl")))
-            .args(["--resources", &self.resources.address.to_string()])
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("cannot start a process of the run")?;
-        self.workers.push(Worker { process, child });
+        let trial = self.trial;
+        let post = Post {
+            process: self.started.to_string(),
+            number: self.started,
+            resources: self.resources.address,
+            orders: Orders {
+                work: trial.work,
+                clients: trial.clients,
+                names: trial.names,
+                ttl_ms: milliseconds(trial.ttl),
+                toil_ms: milliseconds(trial.toil),
+                seed: trial.seed,
+            },
+        };
+        let networked = trial.faults.iter().any(|fault| fault.needs() == Needs::Network);
+        self.members.push(self.crew.start(post, &trial.out, networked)?);
         Ok(())
     }
 
-    /// One fault after another, each at a process that is just then at work under a lock.
+    /// One fault after another, each while someone is at work under a lock.
     fn break_things(&mut self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(self.arguments.seconds);
+        let end = Instant::now() + self.trial.length;
+        let kinds = &self.trial.faults;
         let mut fault = 0;
         while Instant::now() < end {
-            self.check_workers()?;
-            if std::io::stdout().is_terminal() {
-                let left = end.saturating_duration_since(Instant::now()).as_secs();
-                print!("\r{left:4} s left, {fault} faults ");
-                std::io::stdout().flush()?;
-            }
-            let kinds = &self.arguments.fault;
+            self.check_members()?;
+            let left = end.saturating_duration_since(Instant::now()).as_secs();
+            let writes = self.resources.acknowledged();
+            self.progress.say(&format!("{left:4} s left, {fault} faults, {writes} writes"));
             if kinds.is_empty() {
-                sleep(Duration::from_millis(200));
+                sleep(Duration::from_millis(100).min(self.trial.length));
                 continue;
             }
             let kind = kinds[index(self.dice.roll(kinds.len() as u64))];
-            sleep(Duration::from_millis(300 + self.dice.roll(700)));
+            let pause = self.trial.ttl / 3 + self.trial.ttl * choice(&mut self.dice, 7) / 10;
+            sleep(pause);
             if let Some(victim) = self.someone_at_work() {
                 fault += 1;
                 self.strike(victim, kind, fault)?;
             }
         }
-        if std::io::stdout().is_terminal() {
-            print!("\r");
-        }
-        println!("{fault} faults in {} s           ", self.arguments.seconds);
+        let seconds = self.trial.length.as_secs_f32();
+        self.progress.finish(&format!("{fault} faults in {seconds:.0} s"));
         Ok(())
     }
 
-    /// A process that is between reading and writing at this moment.
+    /// A member that is between reading and writing at this moment.
     fn someone_at_work(&mut self) -> Option<usize> {
-        let start = index(self.dice.roll(self.workers.len() as u64));
+        let start = index(self.dice.roll(self.members.len() as u64));
         let patience = Instant::now() + Duration::from_secs(1);
         while Instant::now() < patience {
-            for offset in 0..self.workers.len() {
-                let candidate = (start + offset) % self.workers.len();
-                if self.resources.is_inside(&self.workers[candidate].process) {
+            for offset in 0..self.members.len() {
+                let candidate = (start + offset) % self.members.len();
+                if self.resources.is_inside(&self.members[candidate].process) {
                     return Some(candidate);
                 }
             }
@@ -172,74 +173,76 @@ impl Driver<'_> {
     }
 
     fn strike(&mut self, victim: usize, kind: Fault, fault: u64) -> Result<()> {
-        let process = self.workers[victim].process.clone();
-        let kind_word = kind.word().to_owned();
-        self.recorder.note(DRIVER, What::FaultBegins { fault, kind: kind_word, process });
-        match kind {
-            Fault::Kill => {
-                self.workers[victim].signal(Signal::SIGKILL)?;
-                let killed = self.workers.swap_remove(victim);
-                drop(killed);
-                self.start_worker()?;
+        let process = self.members[victim].process.clone();
+        let target = if kind.needs() == Needs::Server { SERVER } else { &process };
+        // The work goes on for as long as the fault: else it would be done before it is felt.
+        let detained = matches!(kind.needs(), Needs::Network | Needs::Server)
+            .then(|| self.resources.detain(&process));
+        let (kind_word, target) = (kind.word().to_owned(), target.to_owned());
+        self.recorder.note(DRIVER, What::FaultBegins { fault, kind: kind_word, process: target });
+        let strike = Strike { fault: kind, ttl: self.trial.ttl, dice: &mut self.dice };
+        let hit = match (kind, &mut self.server) {
+            (Fault::Kill, _) => {
+                self.members[victim].signal(Signal::SIGKILL)?;
+                drop(self.members.swap_remove(victim));
+                self.start_member()?;
+                true
             }
-            Fault::Pause => {
-                self.workers[victim].signal(Signal::SIGSTOP)?;
-                let beyond = TTL + TTL / 4;
-                sleep(beyond + Duration::from_millis(self.dice.roll(800)));
-                self.workers[victim].signal(Signal::SIGCONT)?;
+            (_, Some(server)) if kind.needs() == Needs::Server => {
+                strike.at_server(server.as_mut())?;
+                true
             }
-        }
-        self.recorder.note(DRIVER, What::FaultEnds { fault });
+            _ => strike.at_member(&self.members[victim])?,
+        };
+        self.recorder.note(DRIVER, What::FaultEnds { fault, hit });
+        drop(detained);
         Ok(())
     }
 
-    /// A process that ended by itself makes the run worthless.
-    fn check_workers(&mut self) -> Result<()> {
-        for worker in &mut self.workers {
-            if let Some(status) = worker.child.try_wait()? {
-                bail!("process {} of the run ended by itself: {status}", worker.process);
+    /// A member that ended by itself makes the run worthless.
+    fn check_members(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            if member.has_ended()? {
+                bail!("process {} of the run ended by itself", member.process);
             }
         }
         Ok(())
     }
 
-    fn stop_workers(&mut self) -> Result<()> {
-        for worker in &mut self.workers {
-            drop(worker.child.stdin.take());
-        }
+    fn stop_members(&mut self) -> Result<()> {
+        self.members.iter_mut().for_each(Member::tell_to_stop);
         let patience = Instant::now() + PARTING;
-        for worker in &mut self.workers {
-            let status = loop {
-                if let Some(status) = worker.child.try_wait()? {
-                    break status;
-                }
+        for member in &mut self.members {
+            while !member.has_ended()? {
                 if Instant::now() > patience {
-                    bail!("process {} does not stop", worker.process);
+                    bail!("process {} does not stop", member.process);
                 }
                 sleep(Duration::from_millis(5));
-            };
-            if !status.success() {
-                bail!("process {} of the run failed: {status}", worker.process);
             }
         }
-        self.workers.clear();
+        self.members.clear();
         Ok(())
     }
 
     /// What the resources hold, and what is left in the store when every claim must be over.
-    fn write_down_what_is_left(&self) -> Result<()> {
+    fn write_down_what_is_left(&mut self, runtime: &Runtime) -> Result<()> {
         for ((name, fenced), cell) in self.resources.tally() {
             let (acknowledged, present) = (cell.acknowledged, cell.value);
             self.recorder.note(DRIVER, What::Tally { name, fenced, acknowledged, present });
         }
-        let keeper = lockkeeper::blocking::connect(&self.arguments.store)?;
-        let patience = Instant::now() + TTL * 3;
+        let keeper = Keeper::new(runtime.block_on(self.crew.backend())?)?;
+        let patience = Instant::now() + self.trial.ttl * 3;
         let left = loop {
-            let left = keeper.list(PREFIX)?;
-            if left.is_empty() || Instant::now() > patience {
-                break left;
+            match runtime.block_on(keeper.list(PREFIX)) {
+                Ok(left) if left.is_empty() || Instant::now() > patience => break left,
+                Ok(_) => sleep(Duration::from_millis(20)),
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    let remark = "leftovers were not looked for: this store lists nothing";
+                    self.remarks.push(remark.to_owned());
+                    break Vec::new();
+                }
+                Err(error) => return Err(error).context("cannot see what is left in the store"),
             }
-            sleep(Duration::from_millis(20));
         };
         for view in left {
             self.recorder.note(DRIVER, What::Leftover { name: view.name.to_string() });
@@ -248,43 +251,12 @@ impl Driver<'_> {
     }
 }
 
-/// The lines of one process. The last one may have been cut short by a kill.
-fn read_part(path: &Path) -> Result<Vec<Record>> {
-    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-    history::read(BufReader::new(&text[..whole]))
-        .with_context(|| format!("{} is no history", path.display()))
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads a saved history: a file, or a folder of them.
-///
-/// # Errors
-/// When it cannot be read, or is none.
-pub fn load(path: &Path) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
-                records.extend(read_part(&path)?);
-            }
-        }
-    } else {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        records = history::read(BufReader::new(file))
-            .with_context(|| format!("{} is no history", path.display()))?;
-    }
-    records.sort_by_key(|record| record.at);
-    Ok(records)
-}
-
-fn word_of(work: super::Work) -> &'static str {
-    match work {
-        super::Work::Lock => "lock",
-        super::Work::Rw => "rw",
-        super::Work::Permits => "permits",
-        super::Work::Cancel => "cancel",
-    }
+fn choice(dice: &mut Dice, of: u32) -> u32 {
+    u32::try_from(dice.roll(of.into())).unwrap_or(0)
 }
 
 fn index(number: u64) -> usize {

@@ -1,15 +1,34 @@
 //! Clients that contend, resources they write to, and faults that hit them.
 
+mod again;
+mod breakable;
+mod crew;
 mod driver;
+mod fault;
+mod member;
+mod network;
+mod progress;
 mod recorder;
 mod resource;
+mod saved;
+mod strike;
+mod trial;
+mod url;
 mod worker;
 
-pub use driver::{Run, load, run};
+pub use breakable::Breakable;
+pub use driver::Run;
+pub use fault::Fault;
+pub use saved::load;
+pub use trial::Trial;
 pub use worker::work;
 
+use crate::server::{Kind, Lab};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use std::net::SocketAddr;
+use crew::Crew;
+use lockkeeper::backend::Reach;
+use progress::Progress;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +36,12 @@ use std::time::Duration;
 pub(crate) const PREFIX: &str = "lab/";
 /// Short, so that a pause outlasts it.
 pub(crate) const TTL: Duration = Duration::from_millis(1000);
+/// How long a holder is at work, at most.
+pub(crate) const TOIL: Duration = Duration::from_millis(5);
+/// How long everyone must get his turn after the last fault.
+const HEALING: Duration = Duration::from_secs(4);
+/// How a process of a run learns of the store.
+pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_LAB_STORE";
 
 /// What the clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,21 +56,15 @@ pub enum Work {
     Cancel,
 }
 
-/// What can be broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Fault {
-    /// A client process is killed, and replaced by a new one.
-    Kill,
-    /// A client process is stopped for longer than its ttl.
-    Pause,
-}
-
-impl Fault {
-    /// What it is called in a history.
+impl Work {
+    /// What it is called on the command line.
+    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Fault::Kill => "kill",
-            Fault::Pause => "pause",
+            Work::Lock => "lock",
+            Work::Rw => "rw",
+            Work::Permits => "permits",
+            Work::Cancel => "cancel",
         }
     }
 }
@@ -54,12 +73,18 @@ impl Fault {
 #[derive(Debug, Clone, Args)]
 pub struct RunArguments {
     /// The store that keeps the locks
-    #[arg(long, value_name = "URL")]
-    pub store: String,
+    #[arg(long, value_name = "URL", required_unless_present = "server")]
+    pub store: Option<String>,
+    /// Start a server of this kind for the run, which can then be broken too
+    #[arg(long, value_name = "KIND", value_parser = again::kind, conflicts_with = "store")]
+    pub server: Option<Kind>,
+    /// The store's recipe, where it has several
+    #[arg(long, value_name = "RECIPE")]
+    pub recipe: Option<String>,
     /// Tasks in each process
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
-    /// Processes
+    /// Processes, or threads where the store reaches no further
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub processes: u32,
     /// Seconds during which faults happen
@@ -85,41 +110,36 @@ pub struct RunArguments {
 /// One process of a run; started by [`run`].
 #[derive(Debug, Clone, Args)]
 pub struct WorkArguments {
-    #[arg(long)]
+    #[command(flatten)]
+    pub(crate) post: worker::Post,
+    #[arg(long, env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: String,
     #[arg(long)]
-    pub(crate) process: String,
-    #[arg(long)]
-    pub(crate) number: u64,
-    #[arg(long)]
-    pub(crate) clients: u32,
-    #[arg(long)]
-    pub(crate) names: u32,
-    #[arg(long, value_enum)]
-    pub(crate) work: Work,
-    #[arg(long)]
-    pub(crate) seed: u64,
-    #[arg(long)]
     pub(crate) history: PathBuf,
-    #[arg(long)]
-    pub(crate) resources: SocketAddr,
 }
 
-/// A small generator of choices: the same seed, the same choices.
-#[derive(Debug, Clone)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        // Never zero, which this generator does not leave.
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `of`.
-    pub(crate) fn roll(&mut self, of: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % of.max(1)
-    }
+/// Runs what the command line asked for, and tells how far it has come.
+///
+/// # Errors
+/// When it makes no sense, the store cannot be used, or the history not be written.
+pub fn run(arguments: &RunArguments) -> Result<Run> {
+    let lab = if arguments.server.is_some() { Some(Lab::open()?) } else { None };
+    let server = match (&lab, arguments.server) {
+        (Some(lab), Some(kind)) => {
+            let with_clock = arguments.fault.contains(&Fault::ClockJump);
+            Some(breakable::start(lab, kind, with_clock)?)
+        }
+        _ => None,
+    };
+    let store = arguments.store_url(server.as_ref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let backend = runtime.block_on(lockkeeper::open(&store))?;
+    let crew = if backend.capability().reach == Reach::Process {
+        Crew::sharing(backend)
+    } else {
+        drop(backend);
+        Crew::Processes { store }
+    };
+    drop(runtime);
+    driver::run(&arguments.trial(), crew, server.map(|it| Box::new(it) as _), Progress::told())
 }

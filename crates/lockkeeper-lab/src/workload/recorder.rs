@@ -40,7 +40,7 @@ impl Recorder {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(&line) {
             eprintln!("lab: the history cannot be written: {error}");
-            std::process::exit(74);
+            std::process::exit(3);
         }
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 /// One resource.
@@ -25,12 +25,46 @@ struct State {
     cells: HashMap<(String, bool), Cell>,
     /// Processes that are between reading and writing.
     inside: HashMap<String, usize>,
+    /// The process whose requests are not served for now.
+    detained: Option<String>,
+}
+
+/// The state, and a bell for when someone is let go.
+#[derive(Debug, Default)]
+struct Desk {
+    state: Mutex<State>,
+    let_go: Condvar,
+}
+
+impl Desk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, once `process` is not detained.
+    fn state_for(&self, process: Option<&str>) -> MutexGuard<'_, State> {
+        let detained =
+            |state: &mut State| process.is_some() && state.detained.as_deref() == process;
+        let waited = self.let_go.wait_while(self.state(), detained);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a process at its work; dropping it lets it go.
+#[derive(Debug)]
+pub(crate) struct Detained(Arc<Desk>);
+
+impl Drop for Detained {
+    fn drop(&mut self) {
+        self.0.state().detained = None;
+        self.0.let_go.notify_all();
+    }
 }
 
 /// The resources of a run, kept by the driver and reached over loopback.
 #[derive(Debug, Clone)]
 pub(crate) struct Resources {
-    state: Arc<Mutex<State>>,
+    desk: Arc<Desk>,
     pub(crate) address: SocketAddr,
 }
 
@@ -40,12 +74,12 @@ impl Resources {
     pub(crate) fn open(recorder: Recorder) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(State::default()));
-        let resources = Self { state: state.clone(), address };
+        let desk = Arc::new(Desk::default());
+        let resources = Self { desk: desk.clone(), address };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (state, recorder) = (state.clone(), recorder.clone());
-                std::thread::spawn(move || serve(&state, &recorder, &stream));
+                let (desk, recorder) = (desk.clone(), recorder.clone());
+                std::thread::spawn(move || serve(&desk, &recorder, &stream));
             }
         });
         Ok(resources)
@@ -54,27 +88,30 @@ impl Resources {
     /// The resources in the end, by name and whether they check tokens.
     pub(crate) fn tally(&self) -> Vec<((String, bool), Cell)> {
         let mut cells: Vec<_> =
-            self.state().cells.iter().map(|(key, cell)| (key.clone(), *cell)).collect();
+            self.desk.state().cells.iter().map(|(key, cell)| (key.clone(), *cell)).collect();
         cells.sort_by(|one, other| one.0.cmp(&other.0));
         cells
     }
 
     /// Whether a task of `process` is at work on a resource at this moment.
     pub(crate) fn is_inside(&self, process: &str) -> bool {
-        self.state().inside.get(process).is_some_and(|tasks| *tasks > 0)
+        self.desk.state().inside.get(process).is_some_and(|tasks| *tasks > 0)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    /// Writes that were taken so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.desk.state().cells.values().map(|cell| cell.acknowledged).sum()
     }
-}
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lets the requests of `process` wait, so that whoever is at work stays at it.
+    pub(crate) fn detain(&self, process: &str) -> Detained {
+        self.desk.state().detained = Some(process.to_owned());
+        Detained(self.desk.clone())
+    }
 }
 
 /// Answers one client until it goes.
-fn serve(state: &Mutex<State>, recorder: &Recorder, stream: &TcpStream) {
+fn serve(desk: &Desk, recorder: &Recorder, stream: &TcpStream) {
     let mut inside: Option<String> = None;
     let mut out = stream;
     // Without this every answer would wait for an acknowledgement of the one before.
@@ -82,13 +119,16 @@ fn serve(state: &Mutex<State>, recorder: &Recorder, stream: &TcpStream) {
         return;
     }
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        let Some(answer) = answer(&mut lock(state), recorder, &mut inside, &line) else { break };
+        let mut state = desk.state_for(inside.as_deref());
+        let answer = answer(&mut state, recorder, &mut inside, &line);
+        drop(state);
+        let Some(answer) = answer else { break };
         if out.write_all(format!("{answer}\n").as_bytes()).is_err() {
             break;
         }
     }
     if let Some(process) = inside {
-        leave(&mut lock(state), &process);
+        leave(&mut desk.state(), &process);
     }
 }
 

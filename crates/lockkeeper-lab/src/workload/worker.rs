@@ -2,13 +2,16 @@
 
 use super::recorder::{Recorder, nanos, now};
 use super::resource::{Access, Writer};
-use super::{Dice, PREFIX, TTL, Work, WorkArguments};
+use super::{PREFIX, Work, WorkArguments};
+use crate::dice::Dice;
 use crate::history::{Mode, Refusal, What};
 use anyhow::Result;
+use clap::Args;
 use lockkeeper::event::What as Told;
 use lockkeeper::{ErrorKind, Guard, Keeper, Lock, Owner};
 use std::collections::HashMap;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -19,14 +22,63 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Which client and claim an owner stands for, and its guard once there is one.
 type Owners = HashMap<Owner, (String, u64, Weak<Guard>)>;
 
+/// What every process of a run is told to do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Orders {
+    #[arg(long, value_enum)]
+    pub(crate) work: Work,
+    #[arg(long)]
+    pub(crate) clients: u32,
+    #[arg(long)]
+    pub(crate) names: u32,
+    #[arg(long)]
+    pub(crate) ttl_ms: u64,
+    #[arg(long)]
+    pub(crate) toil_ms: u64,
+    #[arg(long)]
+    pub(crate) seed: u64,
+}
+
+/// Which process one is, and what it is to do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Post {
+    #[arg(long)]
+    pub(crate) process: String,
+    #[arg(long)]
+    pub(crate) number: u64,
+    #[arg(long)]
+    pub(crate) resources: SocketAddr,
+    #[command(flatten)]
+    pub(crate) orders: Orders,
+}
+
+impl Post {
+    /// The same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Orders { work, clients, names, ttl_ms, toil_ms, seed } = &self.orders;
+        let pairs = [
+            ("--process", self.process.clone()),
+            ("--number", self.number.to_string()),
+            ("--resources", self.resources.to_string()),
+            ("--work", work.word().to_owned()),
+            ("--clients", clients.to_string()),
+            ("--names", names.to_string()),
+            ("--ttl-ms", ttl_ms.to_string()),
+            ("--toil-ms", toil_ms.to_string()),
+            ("--seed", seed.to_string()),
+        ];
+        pairs.into_iter().flat_map(|(key, value)| [key.to_owned(), value]).collect()
+    }
+}
+
 /// What the tasks of one process share.
 struct Shared {
-    arguments: WorkArguments,
+    post: Post,
     keeper: Keeper,
     recorder: Recorder,
     claims: AtomicU64,
     owners: Mutex<Owners>,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 /// Works until standard input ends, then leaves everything as it should be.
@@ -36,32 +88,44 @@ struct Shared {
 pub async fn work(arguments: WorkArguments) -> Result<()> {
     // Should the driver be killed, so are we.
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-    let shared = Arc::new(Shared {
-        keeper: lockkeeper::connect(&arguments.store).await?,
-        recorder: Recorder::append_to(&arguments.history)?,
-        claims: AtomicU64::new(arguments.number << 32),
-        owners: Mutex::default(),
-        stop: AtomicBool::new(false),
-        arguments,
-    });
-    let told = tokio::spawn(listen(shared.clone()));
-    let stopped = shared.clone();
+    let keeper = lockkeeper::connect(&arguments.store).await?;
+    let recorder = Recorder::append_to(&arguments.history)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        stopped.stop.store(true, Ordering::SeqCst);
+        stopped.store(true, Ordering::SeqCst);
     });
-    let clients: Vec<_> = (0..shared.arguments.clients)
+    labour(keeper, recorder, arguments.post, stop).await
+}
+
+/// Works until told to stop.
+pub(crate) async fn labour(
+    keeper: Keeper,
+    recorder: Recorder,
+    post: Post,
+    stop: Arc<AtomicBool>,
+) -> Result<()> {
+    let claims = AtomicU64::new(post.number << 32);
+    let shared =
+        Arc::new(Shared { post, keeper, recorder, claims, owners: Mutex::default(), stop });
+    let told = tokio::spawn(listen(shared.clone()));
+    let clients: Vec<_> = (0..shared.post.orders.clients)
         .map(|task| tokio::spawn(client(shared.clone(), task)))
         .collect();
     for client in clients {
         client.await??;
     }
-    shared.keeper.close(TTL * 3).await;
+    shared.keeper.close(shared.ttl() * 3).await;
     told.abort();
     Ok(())
 }
 
 impl Shared {
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(self.post.orders.ttl_ms)
+    }
+
     fn owners(&self) -> MutexGuard<'_, Owners> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,22 +166,23 @@ fn when(event: SystemTime) -> u64 {
 }
 
 async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
-    let process = &shared.arguments.process;
+    let Post { process, number, resources, orders } = &shared.post;
     let client = format!("{process}/{task}");
-    let mut dice =
-        Dice::new(shared.arguments.seed ^ (shared.arguments.number << 8 | u64::from(task)));
-    let mut access = Access::open(shared.arguments.resources, process).await?;
+    let mut dice = Dice::new(orders.seed ^ (number << 8 | u64::from(task)));
+    let mut access = Access::open(*resources, process).await?;
+    // Whoever polls for an unfair lock gets it only while the others rest.
+    let rest = if shared.keeper.capability().fair { 3_000 } else { 4_000 * orders.toil_ms };
     while !shared.stop.load(Ordering::SeqCst) {
         turn(&shared, &client, &mut dice, &mut access).await?;
-        tokio::time::sleep(Duration::from_micros(dice.roll(3000))).await;
+        tokio::time::sleep(Duration::from_micros(dice.roll(rest))).await;
     }
     Ok(())
 }
 
 /// One claim, from asking to giving back.
 async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Access) -> Result<()> {
-    let name = format!("{PREFIX}{}", dice.roll(u64::from(shared.arguments.names)));
-    let mode = match shared.arguments.work {
+    let name = format!("{PREFIX}{}", dice.roll(u64::from(shared.post.orders.names)));
+    let mode = match shared.post.orders.work {
         Work::Lock | Work::Cancel => Mode::Exclusive,
         Work::Rw if dice.roll(4) > 0 => Mode::Shared,
         Work::Rw => Mode::Exclusive,
@@ -127,7 +192,7 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
     let owner = shared.keeper.owner("lab");
     shared.owners().insert(owner.clone(), (client.to_owned(), claim, Weak::new()));
     shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
-    let lock = lock_of(&shared.keeper, &name, mode).owner(&owner).ttl(TTL);
+    let lock = lock_of(&shared.keeper, &name, mode).owner(&owner).ttl(shared.ttl());
     let granted = ask(shared, dice, &lock).await;
     match granted {
         Err(how) => shared.recorder.note(client, What::Refused { claim, how }),
@@ -140,11 +205,12 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
                 .owners()
                 .insert(owner.clone(), (client.to_owned(), claim, Arc::downgrade(&guard)));
             shared.recorder.write(at, client, What::Granted { claim, token, valid_until });
+            let by = Writer { client, claim, name: &name, token };
+            let toil = Duration::from_millis(1 + dice.roll(shared.post.orders.toil_ms));
             if mode == Mode::Exclusive {
-                let by = Writer { client, claim, name: &name, token };
-                write_both(dice, access, &by).await?;
+                write_both(toil, access, &by).await?;
             } else {
-                tokio::time::sleep(Duration::from_millis(dice.roll(10))).await;
+                look(toil, access, &by).await?;
             }
             release(shared, client, claim, guard).await;
         }
@@ -163,7 +229,7 @@ fn lock_of(keeper: &Keeper, name: &str, mode: Mode) -> Lock {
 
 async fn ask(shared: &Shared, dice: &mut Dice, lock: &Lock) -> Result<Guard, Refusal> {
     let asked = lock.acquire_within(PATIENCE);
-    let outcome = if shared.arguments.work == Work::Cancel && dice.roll(2) == 0 {
+    let outcome = if shared.post.orders.work == Work::Cancel && dice.roll(2) == 0 {
         let impatience = Duration::from_micros(dice.roll(20_000));
         match tokio::time::timeout(impatience, asked).await {
             Ok(outcome) => outcome,
@@ -179,11 +245,21 @@ async fn ask(shared: &Shared, dice: &mut Dice, lock: &Lock) -> Result<Guard, Ref
 }
 
 /// Reads both resources, works, and writes both, as one does who trusts his lock.
-async fn write_both(dice: &mut Dice, access: &mut Access, by: &Writer<'_>) -> Result<()> {
+async fn write_both(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()> {
     let (unfenced, fenced) = access.read(by).await?;
-    tokio::time::sleep(Duration::from_millis(1 + dice.roll(5))).await;
+    tokio::time::sleep(toil).await;
     access.write(by, false, unfenced + 1).await?;
-    access.write(by, true, fenced + 1).await?;
+    // Without a token there is nothing to check.
+    if by.token != 0 {
+        access.write(by, true, fenced + 1).await?;
+    }
+    access.leave().await
+}
+
+/// Reads, as one does who is not alone. Also shows whoever breaks things that someone is at work.
+async fn look(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()> {
+    access.read(by).await?;
+    tokio::time::sleep(toil).await;
     access.leave().await
 }
 

@@ -46,6 +46,24 @@ fn counts_what_faults_hit() {
 }
 
 #[test]
+fn a_fault_that_broke_nothing_hit_nothing() {
+    let mut writing = Writing::default();
+    writing.hold("1/0", 1, 0, 1, 9).fault(3, 4, "lost-reply", "1");
+    assert_eq!(writing.judge().counters.faults["lost-reply"].holds, 1);
+    writing.0.retain(|record| !matches!(record.what, What::FaultEnds { .. }));
+    writing.note(4, "", What::FaultEnds { fault: 3, hit: false });
+    assert_eq!(writing.judge().counters.faults["lost-reply"], FaultCount { done: 1, holds: 0 });
+}
+
+#[test]
+fn what_hits_the_server_hits_every_hold() {
+    let mut writing = Writing::default();
+    writing.hold("1/0", 1, 0, 1, 9).hold("2/0", 2, 0, 10, 19).fault(3, 12, "server-kill", "server");
+    assert_eq!(writing.judge().counters.faults["server-kill"], FaultCount { done: 1, holds: 2 });
+    assert_eq!(writing.broken(), [], "and ends none");
+}
+
+#[test]
 fn counts_validities_that_ended_but_not_those_that_go_on() {
     let mut writing = Writing::default();
     writing.ask(0, "1/0", 1, Mode::Exclusive).granted(1, 1, 1, 10);

@@ -155,6 +155,20 @@ fn who_was_broken_may_lose_his_place() {
 }
 
 #[test]
+fn who_waited_while_everything_stood_still_may_lose_his_place() {
+    // Someone is granted something at 1 and then, so much later, at 4: as in `overtaken`.
+    let second = 1_000_000_000;
+    for (pause, expected) in [(2 * second, vec![]), (second, vec![Rule::Overtaken])] {
+        let mut writing = Writing::default();
+        writing.hold("3/0", 1, 0, 1, 2);
+        writing.ask(1, "1/0", 2, Mode::Exclusive).note(2, "1/0", What::Queued { claim: 2 });
+        writing.hold("2/0", 3, pause + 3, pause + 4, pause + 6);
+        writing.granted(pause + 6, 2, 4, pause + 9);
+        assert_eq!(writing.broken(), expected, "after {pause} ns");
+    }
+}
+
+#[test]
 fn one_that_is_starved() {
     let mut unanswered = clean(10);
     unanswered.ask(2000, "1/0", 77, Mode::Exclusive);

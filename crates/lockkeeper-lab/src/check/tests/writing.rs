@@ -48,7 +48,7 @@ impl Writing {
     pub(crate) fn fault(&mut self, from: u64, to: u64, kind: &str, process: &str) -> &mut Self {
         let (kind, process) = (kind.to_owned(), process.to_owned());
         self.note(from, "", What::FaultBegins { fault: from, kind, process });
-        self.note(to, "", What::FaultEnds { fault: from })
+        self.note(to, "", What::FaultEnds { fault: from, hit: true })
     }
 
     pub(crate) fn judge(&self) -> Report {

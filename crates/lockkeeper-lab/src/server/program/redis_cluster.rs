@@ -73,16 +73,22 @@ impl Plan<Redis> {
             // Different from the beginning, so that nothing has to be settled.
             redis.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
         }
-        for node in &cluster.nodes[1..] {
-            let bus = node.place().ports().last().context("a port for the bus")?.to_string();
-            let port = node.port().to_string();
-            masters[0].redis()?.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
-        }
+        let meet = || -> Result<()> {
+            for node in &cluster.nodes[1..] {
+                let bus = node.place().ports().last().context("a port for the bus")?.to_string();
+                let port = node.port().to_string();
+                masters[0].redis()?.ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
+            }
+            Ok(())
+        };
+        meet()?;
         for (master, replica) in masters.iter().zip(replicas) {
             let id = master.redis()?.ask(&["CLUSTER", "MYID"])?;
             let id = id.text().context("an id")?.to_owned();
             patiently("a node knows its master", || {
-                replica.redis()?.ask(&["CLUSTER", "REPLICATE", &id])
+                let known = replica.redis()?.ask(&["CLUSTER", "REPLICATE", &id]);
+                // On a busy machine nodes give up on a meeting before it came about.
+                known.or_else(|error| meet().and(Err(error)))
             })?;
         }
         cluster.await_all_slots(&cluster.nodes)?;

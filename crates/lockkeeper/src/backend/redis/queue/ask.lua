@@ -1,5 +1,6 @@
--- ARGV: id, ttl, the record from the keeper on, and four flags: exclusive, may queue, was asked
--- for before, newcomers may go first.
+-- ARGV: id, ttl, the record from the keeper on, four flags: exclusive, may queue, was asked for
+-- before, newcomers may go first; and the largest token that the keeper knows of: should Redis have
+-- forgotten it and its clock have gone back, at least that keeper sees none twice.
 -- Returns the token; or queued, place, ms until someone may be over, stamp; or busy; or uncovered,
 -- mode.
 local value = redis.call('GET', KEYS[1])
@@ -7,7 +8,7 @@ local letter, flags = value and string.byte(value), ARGV[4]
 if string.byte(flags) == 49 then
   if letter == 70 or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
     local clock = redis.call('TIME')
-    local token = math.floor((clock[1] * 1000000 + clock[2]) * 1.024)
+    local token = math.max(math.floor((clock[1] * 1000000 + clock[2]) * 1.024), ARGV[5] + 1)
     if value then token = math.max(token, tonumber(string.sub(value, 2)) + 1) end
     redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. '\n' .. string.format('%.0f', token) .. '\n0\n' .. ARGV[3],
       'PX', ARGV[2])

@@ -8,7 +8,7 @@ end
 if #broken == 0 then return 0 end
 for _, holder in ipairs(broken) do
   redis.call('HSET', KEYS[3], 'b' .. holder.id, digits(now + KEPT) .. '\n' .. ARGV[2])
-  redis.call('PUBLISH', CHANNEL .. holder.keeper, 'broken ' .. holder.id .. ' ' .. ARGV[2])
+  redis.pcall('PUBLISH', CHANNEL .. holder.keeper, 'broken ' .. holder.id .. ' ' .. ARGV[2])
 end
 extend(KEYS[3], KEPT)
 drop(function(holder) return holder.token == token end)

@@ -108,6 +108,9 @@ local function alive_until(keeper)
   return tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
 end
 
+-- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
+-- life, whereas a script that failed here would have done half of its work.
+--
 -- Grants to those at the head that fit, and tells each its token. What they get first lasts only
 -- as long as their keeper's last sign of life: the dead of one keeper cost that time once.
 local function advance()
@@ -125,7 +128,7 @@ local function advance()
       claim.token, claim.since, claim.fresh = next_token(), now, true
       claim.expires = math.min(now + claim.ttl, alive)
       holders[#holders + 1] = claim
-      redis.call('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+      redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
     else
       return
     end

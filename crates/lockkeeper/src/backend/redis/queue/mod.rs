@@ -21,6 +21,7 @@ use redis::Value;
 use scripts::{Asked, Scripts};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     keeper: String,
     barging: bool,
     vigils: Mutex<HashMap<Name, Weak<Vigil>>>,
+    /// The largest token this keeper was ever given, for whatever name.
+    known_token: AtomicU64,
     url: String,
 }
 
@@ -62,12 +65,24 @@ impl Queue {
         let listener = Listener::new(link.route.clone(), channel, roll.clone());
         listener.ensure().await?;
         let scripts = Scripts::new(&prefix);
-        let vigils = Mutex::default();
-        let shared = Shared { link, listener, roll, scripts, prefix, keeper, barging, vigils, url };
+        let (vigils, known_token) = (Mutex::default(), AtomicU64::new(0));
+        let shared = Shared {
+            link,
+            listener,
+            roll,
+            scripts,
+            prefix,
+            keeper,
+            barging,
+            vigils,
+            known_token,
+            url,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     fn grant(&self, claim: &Claim, token: u64, sent: Moment, valid_for: Duration) -> Grant {
+        self.shared.known_token.fetch_max(token, Ordering::Relaxed);
         let lease = QueueLease {
             shared: self.shared.clone(),
             keys: Keys::new(&self.shared.prefix, &claim.name),

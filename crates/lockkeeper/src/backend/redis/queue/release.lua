@@ -16,7 +16,7 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
           math.max(tonumber(last) + 1, math.floor((clock[1] * 1000000 + clock[2]) * 1.024)))
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.match(head, '^%x+\n0\n%d+\n(.*)'),
           'PX', span)
-        redis.call('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
+        redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
         return 1
       end
     end

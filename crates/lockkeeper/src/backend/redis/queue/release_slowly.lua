@@ -24,7 +24,7 @@ if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
   if head then
     local claim = read(head)
-    redis.call('PUBLISH', CHANNEL .. claim.keeper, 'try ' .. claim.id)
+    redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'try ' .. claim.id)
   end
 else
   advance()

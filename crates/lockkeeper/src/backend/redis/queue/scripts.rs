@@ -6,6 +6,7 @@ use crate::backend::redis::script::Script;
 use crate::backend::{Claim, Mode};
 use crate::error::Result;
 use redis::Value;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -87,10 +88,13 @@ impl Shared {
         let exclusive = claim.mode == Mode::Exclusive;
         let first = flags([exclusive, may_queue, again, self.barging]);
         let repeated = flags([exclusive, may_queue, true, self.barging]);
-        let arguments = [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &first];
-        let repeated = [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &repeated];
+        let known = self.known_token.load(Ordering::Relaxed).to_string();
+        let arguments =
+            [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &first, known.as_bytes()];
+        let mut repeatedly = arguments;
+        repeatedly[3] = &repeated;
         let script = &self.scripts.ask;
-        let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeated).await?;
+        let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeatedly).await?;
         let asked = match &answer {
             Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
             Value::Array(words) => match (&words[..], words.first().and_then(text)) {

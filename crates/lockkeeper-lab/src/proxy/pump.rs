@@ -1,0 +1,249 @@
+//! One direction of one connection.
+
+use super::Shared;
+use super::plan::{Afterwards, Direction, Flow, Framing};
+use super::resp::{self, Head};
+use crate::dice::Dice;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::Instant;
+
+/// The most that is kept of one direction; whoever sends more has to wait.
+const MOST: usize = 1 << 20;
+
+/// What a connection has gone through.
+#[derive(Debug, Default)]
+pub(super) struct Wounds {
+    /// Something was swallowed.
+    pub(super) lost: AtomicBool,
+    /// Nothing more is said to the client.
+    pub(super) silent: AtomicBool,
+}
+
+struct Chunk {
+    due: Instant,
+    bytes: Vec<u8>,
+}
+
+/// Reads one side, writes the other, and keeps what is not due yet.
+pub(super) struct Pump<'a> {
+    shared: &'a Shared,
+    wounds: &'a Wounds,
+    direction: Direction,
+    from: ReadHalf<'a>,
+    to: WriteHalf<'a>,
+    dice: Dice,
+    queue: VecDeque<Chunk>,
+    queued: usize,
+    /// When the last one in the queue is due: nothing overtakes it.
+    last_due: Instant,
+    next_drop: Instant,
+    /// The beginning of a reply whose end is still to come.
+    partial: Vec<u8>,
+    framing: Framing,
+    ended: bool,
+}
+
+impl<'a> Pump<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        wounds: &'a Wounds,
+        direction: Direction,
+        (from, to): (ReadHalf<'a>, WriteHalf<'a>),
+        connection: u64,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            wounds,
+            direction,
+            from,
+            to,
+            dice: Dice::new(shared.seed ^ (connection << 1 | direction as u64)),
+            queue: VecDeque::new(),
+            queued: 0,
+            last_due: now,
+            next_drop: now,
+            partial: Vec::new(),
+            framing: shared.framing,
+            ended: false,
+        }
+    }
+
+    /// Until the end of the stream has been passed on, or one side broke off.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let mut plan = self.shared.plan.subscribe();
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            let flow = plan.borrow_and_update().flows[self.direction as usize];
+            if flow == Flow::Swallow {
+                self.swallow_queue();
+            } else if self.ended && self.queue.is_empty() && !self.is_lost() {
+                return self.to.shutdown().await;
+            }
+            let due = self.due(flow);
+            if due.is_some_and(|due| due <= Instant::now()) {
+                self.deliver(flow).await?;
+                continue;
+            }
+            let reading = !self.ended && self.queued < MOST;
+            tokio::select! {
+                biased;
+                _ = plan.changed() => {}
+                () = tokio::time::sleep_until(due.unwrap_or(self.last_due)), if due.is_some() => {}
+                read = self.from.read(&mut buffer), if reading => match read {
+                    Ok(0) => self.end(),
+                    Ok(length) => self.take(&buffer[..length]),
+                    Err(_) if self.flow() == Flow::Swallow => self.end(),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The flow at this moment, not when the wait for bytes began: an order that was given before
+    /// they were sent must catch them.
+    fn flow(&self) -> Flow {
+        self.shared.plan.borrow().flows[self.direction as usize]
+    }
+
+    fn is_lost(&self) -> bool {
+        self.wounds.lost.load(Ordering::SeqCst)
+    }
+
+    fn due(&self, flow: Flow) -> Option<Instant> {
+        let front = self.queue.front()?;
+        match flow {
+            Flow::Hold | Flow::Swallow => None,
+            Flow::Drip { .. } => Some(front.due.max(self.next_drop)),
+            Flow::Pass | Flow::Delay { .. } => Some(front.due),
+        }
+    }
+
+    async fn deliver(&mut self, flow: Flow) -> io::Result<()> {
+        let Some(mut chunk) = self.queue.pop_front() else { return Ok(()) };
+        if let Flow::Drip { bytes, every } = flow {
+            let rest = chunk.bytes.split_off(bytes.max(1).min(chunk.bytes.len()));
+            if !rest.is_empty() {
+                self.queue.push_front(Chunk { due: chunk.due, bytes: rest });
+            }
+            self.next_drop = Instant::now() + every;
+        }
+        self.queued -= chunk.bytes.len();
+        self.to.write_all(&chunk.bytes).await?;
+        self.shared.tally.passed(self.direction, chunk.bytes.len());
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        if self.flow() == Flow::Swallow {
+            self.wounds.lost.store(true, Ordering::SeqCst);
+        }
+        let rest = std::mem::take(&mut self.partial);
+        if !rest.is_empty() {
+            self.push(&rest);
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.flow() == Flow::Swallow {
+            self.swallow(bytes.len());
+        } else if self.direction == Direction::ToServer {
+            self.push(bytes);
+        } else if self.framing == Framing::Burst {
+            self.reply(bytes);
+        } else {
+            self.partial.extend_from_slice(bytes);
+            self.replies();
+        }
+    }
+
+    /// Passes on every whole reply there is.
+    fn replies(&mut self) {
+        let mut partial = std::mem::take(&mut self.partial);
+        loop {
+            match resp::head(&partial) {
+                Head::Incomplete => break,
+                Head::Reply { length, asked } => {
+                    let rest = partial.split_off(length);
+                    if asked {
+                        self.reply(&partial)
+                    } else {
+                        self.push(&partial)
+                    }
+                    partial = rest;
+                }
+                Head::Foreign => {
+                    self.framing = Framing::Burst;
+                    self.reply(&partial);
+                    partial.clear();
+                    break;
+                }
+            }
+        }
+        self.partial = partial;
+    }
+
+    fn reply(&mut self, bytes: &[u8]) {
+        if self.wounds.silent.load(Ordering::SeqCst) {
+            return self.push(bytes);
+        }
+        match self.shared.reply() {
+            None => self.push(bytes),
+            Some(afterwards) => {
+                self.shared.tally.swallowed(self.direction, bytes.len());
+                if afterwards == Afterwards::Silence {
+                    self.wounds.silent.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let silent =
+            self.direction == Direction::ToClient && self.wounds.silent.load(Ordering::SeqCst);
+        if silent {
+            return self.shared.tally.swallowed(self.direction, bytes.len());
+        }
+        let mut due = Instant::now();
+        match self.flow() {
+            Flow::Pass => {}
+            Flow::Swallow => return self.swallow(bytes.len()),
+            Flow::Delay { base, jitter } => {
+                due += lateness(&mut self.dice, base, jitter);
+                self.shared.tally.hindered(bytes.len());
+            }
+            Flow::Hold | Flow::Drip { .. } => self.shared.tally.hindered(bytes.len()),
+        }
+        self.last_due = self.last_due.max(due);
+        self.queued += bytes.len();
+        self.queue.push_back(Chunk { due: self.last_due, bytes: bytes.to_vec() });
+    }
+
+    fn swallow(&mut self, bytes: usize) {
+        self.shared.tally.swallowed(self.direction, bytes);
+        self.wounds.lost.store(true, Ordering::SeqCst);
+    }
+
+    /// What was under way when the hole opened.
+    fn swallow_queue(&mut self) {
+        let under_way = self.queued + self.partial.len();
+        if under_way > 0 {
+            self.queue.clear();
+            self.partial.clear();
+            self.queued = 0;
+            self.swallow(under_way);
+        }
+    }
+}
+
+/// How late the next bytes are.
+pub(super) fn lateness(dice: &mut Dice, base: Duration, jitter: Duration) -> Duration {
+    let most = u64::try_from(jitter.as_micros()).unwrap_or(u64::MAX);
+    base + Duration::from_micros(dice.roll(most.saturating_add(1)))
+}

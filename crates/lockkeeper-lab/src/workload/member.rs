@@ -1,0 +1,136 @@
+//! One process of a run, or a thread that stands for one.
+
+use super::network::Network;
+use super::recorder::Recorder;
+use super::worker::{self, Post};
+use anyhow::{Context, Result, anyhow, bail};
+use lockkeeper::Keeper;
+use lockkeeper::backend::Backend;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long to block, and whom to tell when it is over.
+type Stall = (Duration, mpsc::Sender<()>);
+
+/// A thread with a runtime and a keeper of its own. To block it is to it what a pause is to a
+/// process: no task in it runs, no claim is renewed, the clock goes on.
+#[derive(Debug)]
+struct Thread {
+    handle: Option<JoinHandle<Result<()>>>,
+    stop: Arc<AtomicBool>,
+    stalls: tokio::sync::mpsc::UnboundedSender<Stall>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Process(Child),
+    Thread(Thread),
+}
+
+/// Who contends, with his way to the store.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) process: String,
+    pub(crate) network: Option<Network>,
+    body: Body,
+}
+
+impl Member {
+    pub(crate) fn process(process: String, network: Option<Network>, child: Child) -> Self {
+        Self { process, network, body: Body::Process(child) }
+    }
+
+    pub(crate) fn thread(
+        post: Post,
+        network: Option<Network>,
+        backend: Arc<dyn Backend>,
+        recorder: Recorder,
+    ) -> Result<Self> {
+        let process = post.process.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stalls, mut stalled) = tokio::sync::mpsc::unbounded_channel::<Stall>();
+        let stopped = stop.clone();
+        let handle =
+            std::thread::Builder::new().name(format!("process {process}")).spawn(move || {
+                // One thread only: a second would go on renewing while this one is blocked.
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(async {
+                    tokio::spawn(async move {
+                        while let Some((span, over)) = stalled.recv().await {
+                            std::thread::sleep(span);
+                            let _ = over.send(());
+                        }
+                    });
+                    worker::labour(Keeper::new(backend)?, recorder, post, stopped).await
+                })
+            })?;
+        let body = Body::Thread(Thread { handle: Some(handle), stop, stalls });
+        Ok(Self { process, network, body })
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let Body::Process(child) = &self.body else { bail!("a thread gets no signals") };
+        let pid = i32::try_from(child.id()).context("no such process id")?;
+        kill(Pid::from_raw(pid), signal).context("cannot signal a process of the run")
+    }
+
+    /// Blocks the thread; returns when it goes on.
+    pub(crate) fn stall(&self, span: Duration) -> Result<()> {
+        let Body::Thread(thread) = &self.body else { bail!("a process is paused, not stalled") };
+        let (over, is_over) = mpsc::channel();
+        thread.stalls.send((span, over)).map_err(|_| anyhow!("the thread is gone"))?;
+        is_over.recv().context("the thread is gone")
+    }
+
+    /// Asks it to finish what it is at, and end.
+    pub(crate) fn tell_to_stop(&mut self) {
+        match &mut self.body {
+            Body::Process(child) => drop(child.stdin.take()),
+            Body::Thread(thread) => thread.stop.store(true, Ordering::SeqCst),
+        }
+    }
+
+    /// Whether it has ended, as it should.
+    ///
+    /// # Errors
+    /// When it ended otherwise.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        let process = &self.process;
+        match &mut self.body {
+            Body::Process(child) => match child.try_wait()? {
+                None => Ok(false),
+                Some(status) if status.success() => Ok(true),
+                Some(status) => bail!("process {process} of the run failed: {status}"),
+            },
+            Body::Thread(thread) => {
+                let Some(handle) = thread.handle.take_if(|handle| handle.is_finished()) else {
+                    return Ok(thread.handle.is_none());
+                };
+                match handle.join() {
+                    Ok(ended) => ended.with_context(|| format!("thread {process} failed"))?,
+                    Err(_) => bail!("thread {process} of the run panicked"),
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        match &mut self.body {
+            Body::Process(child) => {
+                // Already gone, in a run that went well.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Body::Thread(thread) => thread.stop.store(true, Ordering::SeqCst),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Servers that take over from others.
+
+use crate::{LONG, PATIENT, cases, eventually};
+use anyhow::{Context, Result};
+use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper_lab::server::{Lab, Server};
+use std::time::Duration;
+
+cases!(
+    sentinels_lead_to_the_new_primary,
+    a_cluster_fails_over,
+    names_of_every_slot_work_in_a_cluster,
+    replicas_must_have_it_where_the_url_says_so,
+    a_lock_that_did_not_survive_is_lost_and_tokens_still_grow,
+);
+
+fn hosts(servers: &[Server]) -> String {
+    servers.iter().map(Server::address).collect::<Vec<_>>().join(",")
+}
+
+/// Holds a lock over a failover, has another wait for it, and takes new ones afterwards.
+async fn survives(keeper: &Keeper, name: &str, fail: impl FnOnce() -> Result<()>) -> Result<()> {
+    let before = keeper.lock(name).ttl(LONG).acquire().await?;
+    let lock = keeper.lock(name).ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        Ok((keeper.show(name).await?.waiters.len() == 1).then_some(()))
+    })
+    .await;
+    // The replica has it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    fail()?;
+    let token = before.token();
+    eventually("the holder can release", async || Ok(keeper.show(name).await.ok())).await;
+    before.release().await?;
+    let after = waiter.await?.context("whoever waited still does")?;
+    assert!(after.token() > token, "{token:?} and then {:?}", after.token());
+    after.release().await?;
+    keeper.lock("new").ttl(LONG).acquire_within(PATIENT).await?.release().await?;
+    Ok(())
+}
+
+async fn sentinels_lead_to_the_new_primary(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_sentinel(1)?;
+    let url = format!("redis+sentinel://{}/{}", hosts(&group.sentinels), group.name());
+    let keeper = lockkeeper::connect(&url).await?;
+    survives(&keeper, "watched", || group.primary.kill()).await?;
+    assert_ne!(group.primary_port()?, group.primary.port());
+    let wrong = format!("redis+sentinel://{}/nobody", hosts(&group.sentinels));
+    let error = lockkeeper::connect(&wrong).await.expect_err("no such primary");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("name"), "{error}");
+    Ok(())
+}
+
+async fn a_cluster_fails_over(lab: &Lab) -> Result<()> {
+    let cluster = lab.redis().start_cluster()?;
+    let keeper = lockkeeper::connect(&format!("redis+cluster://{}", hosts(&cluster.nodes))).await?;
+    let slot = cluster.nodes[0].redis()?.ask(&["CLUSTER", "KEYSLOT", "lockkeeper:{moved}"])?;
+    let slot = u16::try_from(slot.number().context("a slot")?)?;
+    let master = cluster.master_of(slot, &cluster.nodes[0])?.context("a master")?;
+    survives(&keeper, "moved", || master.kill()).await
+}
+
+async fn names_of_every_slot_work_in_a_cluster(lab: &Lab) -> Result<()> {
+    let cluster = lab.redis().start_cluster()?;
+    let url = format!("redis+cluster://{}", hosts(&cluster.nodes));
+    let (one, two) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
+    let names = ["a", "b{c}d", "{}", "}{", "x{", "%7D", "über", "0", "1", "2", "3", "4", "5"];
+    for name in names {
+        let held = one.lock(name).ttl(LONG).acquire().await?;
+        let lock = two.lock(name).ttl(LONG);
+        let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+        eventually("one waits", async || {
+            Ok((one.show(name).await?.waiters.len() == 1).then_some(()))
+        })
+        .await;
+        held.release().await?;
+        std::mem::forget(waiter.await??);
+    }
+    let listed: Vec<_> = one.list("").await?.into_iter().map(|view| view.name).collect();
+    let mut expected = names.to_vec();
+    expected.sort_unstable();
+    assert_eq!(listed.iter().map(|name| name.as_str()).collect::<Vec<_>>(), expected);
+    Ok(())
+}
+
+async fn replicas_must_have_it_where_the_url_says_so(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_replicated(1)?;
+    let url = format!("{}?replicas=1&timeout=1s", group.primary.url());
+    let keeper = lockkeeper::connect(&url).await?;
+    let held = keeper.lock("safe").ttl(LONG).acquire().await?;
+    let there = group.replicas[0].redis()?.ask(&["EXISTS", "lockkeeper:{safe}"])?;
+    assert_eq!(there.number(), Some(1), "the replica has what was granted");
+    let lock = keeper.lock("safe").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        Ok((keeper.show("safe").await?.waiters.len() == 1).then_some(()))
+    })
+    .await;
+    held.release().await?;
+    waiter.await??.release().await?;
+
+    group.replicas[0].pause()?;
+    let error = keeper.lock("unsafe").ttl(LONG).try_acquire().await.expect_err("no replica");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("replicas"), "{error}");
+    assert!(keeper.close(PATIENT).await);
+    assert!(keeper.show("unsafe").await?.holders.is_empty(), "the claim was taken back");
+    group.replicas[0].resume()?;
+    Ok(())
+}
+
+async fn a_lock_that_did_not_survive_is_lost_and_tokens_still_grow(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_sentinel(1)?;
+    let url = format!("redis+sentinel://{}/{}", hosts(&group.sentinels), group.name());
+    let keeper = lockkeeper::connect(&url).await?;
+    // From here on the replica hears nothing, also not what is on its way.
+    group.replicas[0].pause()?;
+    group.primary.redis()?.ask(&["CLIENT", "KILL", "TYPE", "replica"])?;
+    let held = keeper.lock("unheard").ttl(Duration::from_secs(3)).acquire().await?;
+    let before = held.token().context("a token")?;
+    group.primary.kill()?;
+    group.replicas[0].resume()?;
+    let after = eventually("another gets it", async || {
+        Ok(keeper.lock("unheard").ttl(LONG).try_acquire().await?)
+    })
+    .await;
+    assert!(after.token() > Some(before), "{before} and then {:?}", after.token());
+    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Redis that forgets: restarts, flushes, clocks.
+
+use crate::{LONG, PATIENT, cases, keeper};
+use anyhow::{Context, Result};
+use lockkeeper::{FencingToken, Keeper};
+use lockkeeper_lab::server::Lab;
+use std::time::Duration;
+
+cases!(
+    a_durable_server_keeps_locks_over_a_crash,
+    what_a_server_forgot_is_lost_and_tokens_still_grow,
+    a_flush_is_noticed_and_tokens_still_grow,
+    tokens_grow_while_the_clock_goes_back,
+);
+
+async fn token(keeper: &Keeper, name: &str) -> Result<FencingToken> {
+    let guard = keeper.lock(name).ttl(LONG).acquire_within(PATIENT).await?;
+    let token = guard.token().context("a token")?;
+    guard.release().await?;
+    Ok(token)
+}
+
+async fn a_durable_server_keeps_locks_over_a_crash(lab: &Lab) -> Result<()> {
+    let server = lab.redis().durable().start()?;
+    let keeper = keeper(&server).await?;
+    let held = keeper.lock("kept").ttl(LONG).acquire().await?;
+    let read = keeper.rw_lock("read").read().ttl(LONG).acquire().await?;
+    let before = token(&keeper, "free").await?;
+    server.kill()?;
+    server.restart()?;
+    assert!(keeper.lock("kept").try_acquire().await?.is_none());
+    assert!(keeper.rw_lock("read").write().try_acquire().await?.is_none());
+    held.release().await?;
+    read.release().await?;
+    assert!(keeper.lock("kept").try_acquire().await?.is_some());
+    assert!(token(&keeper, "free").await? > before);
+    Ok(())
+}
+
+async fn what_a_server_forgot_is_lost_and_tokens_still_grow(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let keeper = keeper(&server).await?;
+    let held = keeper.lock("forgotten").ttl(Duration::from_secs(2)).acquire().await?;
+    let before = held.token().context("a token")?;
+    server.kill()?;
+    server.restart_empty()?;
+    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    let after = keeper.lock("forgotten").ttl(LONG).acquire_within(PATIENT).await?;
+    assert!(after.token() > Some(before), "{before} and then {:?}", after.token());
+    Ok(())
+}
+
+async fn a_flush_is_noticed_and_tokens_still_grow(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let keeper = keeper(&server).await?;
+    // As many as fit, so that a counter alone would be far ahead of any clock.
+    let mut last = token(&keeper, "flushed").await?;
+    for _ in 0..500 {
+        last = last.max(token(&keeper, "flushed").await?);
+    }
+    let held = keeper.lock("flushed").ttl(Duration::from_secs(2)).acquire().await?;
+    last = last.max(held.token().context("a token")?);
+    server.redis()?.ask(&["FLUSHALL"])?;
+    assert!(token(&keeper, "flushed").await? > last);
+    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    Ok(())
+}
+
+async fn tokens_grow_while_the_clock_goes_back(lab: &Lab) -> Result<()> {
+    let server = lab.redis().clock().start()?;
+    let keeper = keeper(&server).await?;
+    let before = token(&keeper, "back").await?;
+    server.set_clock_back(Duration::from_secs(3600))?;
+    let after = token(&keeper, "back").await?;
+    assert!(after > before, "{before} and then {after}");
+    assert!(token(&keeper, "back").await? > after);
+    // Forgotten and gone back at once: then the keeper's own memory is all there is.
+    server.redis()?.ask(&["FLUSHALL"])?;
+    server.set_clock_back(Duration::from_secs(7200))?;
+    assert!(token(&keeper, "back").await? > after);
+    Ok(())
+}

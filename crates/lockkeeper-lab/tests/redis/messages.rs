@@ -1,0 +1,124 @@
+//! Messages that never arrive, and waiters that never wake.
+
+use crate::{LONG, PATIENT, cases, eventually, keeper};
+use anyhow::{Context, Result};
+use lockkeeper_lab::server::{Lab, Server};
+use std::time::Duration;
+
+cases!(
+    a_wake_up_that_is_missed_is_made_up_for,
+    a_waiter_whose_keeper_died_costs_its_sign_of_life,
+    a_broken_lock_is_heard_of_at_once,
+    newcomers_may_go_first_where_the_url_says_so,
+);
+
+/// Which channel a keeper listens at, learnt from the one that is subscribed.
+fn channels(server: &Server) -> Result<Vec<String>> {
+    let said = server.redis()?.ask(&["PUBSUB", "CHANNELS"])?;
+    let channels = said.list().context("a list")?.iter();
+    Ok(channels.filter_map(|channel| channel.text().map(str::to_owned)).collect())
+}
+
+async fn a_wake_up_that_is_missed_is_made_up_for(lab: &Lab) -> Result<()> {
+    // This server publishes nothing, also not from a script: every message is missed.
+    let server = lab.redis().config("rename-command PUBLISH \"\"").start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let mut held = one.lock("missed").ttl(LONG).acquire().await?;
+    for keeper in [&two, &one] {
+        let lock = keeper.lock("missed").ttl(LONG);
+        let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+        eventually("one waits", async || {
+            Ok((one.show("missed").await?.waiters.len() == 1).then_some(()))
+        })
+        .await;
+        held.release().await?;
+        held = waiter.await??;
+    }
+    held.release().await?;
+    Ok(())
+}
+
+async fn a_waiter_whose_keeper_died_costs_its_sign_of_life(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let held = one.lock("dead").ttl(LONG).acquire().await?;
+    // Waiters on a runtime that ends without a word, five of them.
+    let url = server.url();
+    let dying = std::thread::spawn(move || -> Result<()> {
+        let runtime = tokio::runtime::Runtime::new()?;
+        runtime.block_on(async {
+            let keeper = lockkeeper::connect(&url).await?;
+            for _ in 0..5 {
+                let lock = keeper.lock("dead").ttl(LONG);
+                tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) });
+            }
+            eventually("five wait", async || {
+                Ok((keeper.show("dead").await?.waiters.len() == 5).then_some(()))
+            })
+            .await;
+            Ok(())
+        })
+    });
+    dying.join().expect("no panic")?;
+    let lock = two.lock("dead").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one more waits", async || {
+        let view = two.show("dead").await?;
+        Ok(view
+            .waiters
+            .iter()
+            .any(|waiter| waiter.waiting_for < Duration::from_secs(5))
+            .then_some(()))
+    })
+    .await;
+    held.release().await?;
+    waiter.await??.release().await?;
+    Ok(())
+}
+
+async fn a_broken_lock_is_heard_of_at_once(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    // So long that no renewal comes between.
+    let held = one.lock("broken").ttl(Duration::from_secs(3600)).acquire().await?;
+    let token = held.token().context("a token")?;
+    assert_eq!(channels(&server)?.len(), 2);
+    two.break_hold("broken", token, "the host is on fire").await?;
+    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the message")?;
+    let error = held.release().await.expect_err("it was lost");
+    assert!(error.to_string().contains("on fire"), "{error}");
+    Ok(())
+}
+
+async fn newcomers_may_go_first_where_the_url_says_so(lab: &Lab) -> Result<()> {
+    // Nobody hears that it is free, so that there is time to go first.
+    let server = lab.redis().config("rename-command PUBLISH \"\"").start()?;
+    for (barging, expected) in [("true", true), ("false", false)] {
+        let url = format!("{}?barging={barging}", server.url());
+        let (one, two) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
+        let mut went_first = false;
+        // A waiter that looks just then is faster; not every time.
+        for _ in 0..10 {
+            let held = one.lock("barging").ttl(LONG).acquire().await?;
+            let lock = two.lock("barging").ttl(LONG);
+            let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+            eventually("one waits", async || {
+                Ok((one.show("barging").await?.waiters.len() == 1).then_some(()))
+            })
+            .await;
+            held.release().await?;
+            if let Some(first) = one.lock("barging").ttl(LONG).try_acquire().await? {
+                went_first = true;
+                let waiters = one.show("barging").await?.waiters.len();
+                assert_eq!(waiters, 1, "the waiter keeps its place");
+                first.release().await?;
+            }
+            waiter.await??.release().await?;
+            if went_first {
+                break;
+            }
+        }
+        assert_eq!(went_first, expected, "barging={barging}");
+    }
+    Ok(())
+}

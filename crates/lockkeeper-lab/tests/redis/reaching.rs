@@ -1,0 +1,102 @@
+//! The ways to Redis: plain, with a password, encrypted; and what is refused.
+
+use crate::{LONG, cases, keeper};
+use anyhow::{Context, Result};
+use lockkeeper::ErrorKind;
+use lockkeeper_lab::server::{Lab, Redis};
+
+cases!(
+    a_password_is_needed_and_not_shown,
+    encrypted_connections_are_checked,
+    a_server_that_evicts_is_refused,
+    a_key_of_someone_else_is_reported_and_left_alone,
+    nobody_there_is_said_plainly,
+    numbers_are_reserved_once,
+);
+
+async fn a_password_is_needed_and_not_shown(lab: &Lab) -> Result<()> {
+    let server = lab.redis().password("hunter2").start()?;
+    let keeper = keeper(&server).await?;
+    keeper.lock("secret").ttl(LONG).acquire().await?.release().await?;
+    assert!(!format!("{keeper} {keeper:?}").contains("hunter2"));
+    let address = format!("redis://:wrong-hunter3@127.0.0.1:{}", server.port());
+    for url in [address.as_str(), &format!("redis://127.0.0.1:{}", server.port())] {
+        let error = lockkeeper::connect(url).await.expect_err("let in");
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+        assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+    }
+    Ok(())
+}
+
+async fn encrypted_connections_are_checked(lab: &Lab) -> Result<()> {
+    let server = lab.redis().tls().start()?;
+    let authority = Redis::authority(server.place());
+    let url = format!("{}?ca={}", server.url(), authority.display());
+    let keeper = lockkeeper::connect(&url).await?;
+    keeper.lock("encrypted").ttl(LONG).acquire().await?.release().await?;
+    // One that nobody we trust has signed.
+    let error = lockkeeper::connect(&server.url()).await.expect_err("trusted a stranger");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    let error = lockkeeper::connect(&format!("{}?ca=/nowhere.pem", server.url())).await;
+    let error = error.expect_err("no such file");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("/nowhere.pem"), "{error}");
+    Ok(())
+}
+
+async fn a_server_that_evicts_is_refused(lab: &Lab) -> Result<()> {
+    let server = lab.redis().config("maxmemory-policy allkeys-lru").start()?;
+    let error = keeper(&server).await.expect_err("locks may vanish there");
+    assert!(error.to_string().contains("allow_eviction"), "{error}");
+    lockkeeper::connect(&format!("{}?allow_eviction=true", server.url())).await?;
+    Ok(())
+}
+
+async fn a_key_of_someone_else_is_reported_and_left_alone(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let keeper = keeper(&server).await?;
+    let mut redis = server.redis()?;
+    redis.ask(&["HSET", "lockkeeper:{hash}", "a", "b"])?;
+    redis.ask(&["SET", "lockkeeper:{text}", "not ours"])?;
+    for name in ["hash", "text"] {
+        let error = keeper.lock(name).try_acquire().await.expect_err("took a foreign key");
+        assert_eq!(error.kind(), ErrorKind::Store, "{error:?}");
+        assert!(error.to_string().contains("something else"), "{error}");
+        let error = keeper.lock(name).acquire().await.expect_err("took a foreign key");
+        assert_eq!(error.kind(), ErrorKind::Store, "{error:?}");
+    }
+    // Nor does withdrawing, which goes on in the background, remove it.
+    keeper.close(crate::PATIENT).await;
+    assert_eq!(redis.ask(&["GET", "lockkeeper:{text}"])?.text(), Some("not ours"));
+    assert_eq!(redis.ask(&["HGET", "lockkeeper:{hash}", "a"])?.text(), Some("b"));
+    Ok(())
+}
+
+async fn nobody_there_is_said_plainly(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    server.kill()?;
+    let error = keeper(&server).await.expect_err("connected to nobody");
+    let error = error.downcast_ref::<lockkeeper::Error>().context("our error")?;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("is Redis running there?"), "{error}");
+    Ok(())
+}
+
+async fn numbers_are_reserved_once(lab: &Lab) -> Result<()> {
+    let server = lab.redis().durable().start()?;
+    let keeper = keeper(&server).await?;
+    assert_eq!(keeper.reserve("orders", 10, 0).await?, 1);
+    assert_eq!(keeper.reserve("orders", 1, 0).await?, 11);
+    assert_eq!(keeper.reserve("orders", 5, 1_000).await?, 1_000);
+    assert_eq!(keeper.reserve("orders", 1, 1_000).await?, 1_005);
+    // Beyond what a floating-point number can tell apart.
+    let far = (1 << 60) + 1;
+    assert_eq!(keeper.reserve("orders", 2, far).await?, far);
+    assert_eq!(keeper.reserve("orders", 1, 0).await?, far + 2);
+    server.kill()?;
+    server.restart()?;
+    assert_eq!(keeper.reserve("orders", 1, 0).await?, far + 3);
+    let error = keeper.reserve("orders", 1, u64::MAX).await.expect_err("beyond the end");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    Ok(())
+}
