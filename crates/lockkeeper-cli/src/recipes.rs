@@ -63,7 +63,7 @@ fn cells(recipe: &Recipe, yes: &str, no: &str) -> [String; 12] {
     let promise = recipe.capability;
     [
         recipe.example.to_owned(),
-        recipe.name.to_owned(),
+        format!("{}{}", recipe.name, if recipe.is_unsafe() { " (unsafe)" } else { "" }),
         promise.reach.to_string(),
         has(promise.shared),
         has(promise.permits),

@@ -100,6 +100,40 @@ pub fn suite(subject: &Subject) -> Vec<Trial> {
     trials.collect()
 }
 
+/// The trials of a subject that is known to break promises. Each of `broken` names a case and
+/// part of what it says when it fails: the trial passes when the case fails saying so, and fails
+/// when the promise is kept after all or is broken in another way. So what is known to be wrong
+/// stays known.
+pub fn suite_of_flawed(subject: &Subject, broken: &[(&'static str, &'static str)]) -> Vec<Trial> {
+    let Ok((capability, inspects)) = capability(subject) else { return suite(subject) };
+    let label = subject.name();
+    let mut left = broken.to_vec();
+    let cases = cases::all(&capability, inspects, subject.crossing().is_some());
+    let mut trials = Vec::new();
+    for case in cases {
+        let (subject, promise) = (subject.clone(), format!("{}::{}", case.group, case.promise));
+        let name = format!("{label}::{promise}");
+        let known = left.extract_if(.., |(known, _)| *known == promise).next();
+        trials.push(match known {
+            None => Trial::test(name, move || case.judge(&subject).map_err(Failed::from)),
+            Some((_, says)) => Trial::test(name, move || must_say(case.judge(&subject), says))
+                .with_kind("known to be broken"),
+        });
+    }
+    trials.extend(left.into_iter().map(|(name, _)| {
+        Trial::test(format!("{label}::{name}"), || Err(Failed::from("there is no such case")))
+    }));
+    trials
+}
+
+fn must_say(outcome: Result<(), String>, says: &str) -> Result<(), Failed> {
+    match outcome {
+        Ok(()) => Err(Failed::from("known to be broken, and yet kept: strike it off the list")),
+        Err(why) if why.contains(says) => Ok(()),
+        Err(why) => Err(Failed::from(format!("it was to say {says:?}, and says: {why}"))),
+    }
+}
+
 /// What became of one case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -133,4 +167,35 @@ pub fn verdicts(subject: &Subject, groups: &[&str]) -> Vec<Verdict> {
         }
     });
     verdicts.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockkeeper::backend::Backend;
+    use lockkeeper::backend::memory::Memory;
+
+    #[test]
+    fn what_is_known_to_be_broken_must_be_and_in_the_known_way() {
+        let broken = || Err("two held it for 3 ms".to_owned());
+        assert!(must_say(broken(), "two held it").is_ok());
+        assert!(must_say(broken(), "nobody held it").is_err());
+        assert!(must_say(Ok(()), "").is_err());
+    }
+
+    #[test]
+    fn every_case_is_tried_and_so_is_one_that_does_not_exist() {
+        let store = Arc::new(Memory::new());
+        let subject = Subject::from_fn("store", move || {
+            let handle: Arc<dyn Backend> = store.clone();
+            async move { Ok(handle) }
+        });
+        let known = [("names::bad_ones_are_refused", ""), ("names::none", "")];
+        let trials = suite_of_flawed(&subject, &known);
+        assert_eq!(trials.len(), suite(&subject).len() + 1);
+        let named = |name: &str| trials.iter().find(|trial| trial.name() == name).unwrap();
+        assert_eq!(named("store::names::bad_ones_are_refused").kind(), "known to be broken");
+        assert_eq!(named("store::names::no_two_of_them_are_one").kind(), "");
+        named("store::names::none");
+    }
 }

@@ -58,7 +58,7 @@ pub mod taker;
 mod verdict;
 mod witness;
 
-pub use case::{Verdict, suite, verdicts};
+pub use case::{Verdict, suite, suite_of_flawed, verdicts};
 pub use faulty::{Faulty, Renewals};
 pub use libtest_mimic;
 pub use subject::Subject;

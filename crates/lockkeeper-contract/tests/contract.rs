@@ -1,11 +1,13 @@
 //! The contract, tried on every store this machine offers.
 
+mod historic;
 mod least;
 
 use least::Least;
+use libtest_mimic::Trial;
 use lockkeeper::backend::Backend;
 use lockkeeper::backend::memory::Memory;
-use lockkeeper_contract::{Subject, suite};
+use lockkeeper_contract::{Subject, suite, suite_of_flawed};
 use std::sync::Arc;
 
 const TAKER: &str = env!("CARGO_BIN_EXE_taker");
@@ -15,6 +17,22 @@ fn shared(label: &str, store: Arc<dyn Backend>) -> Subject {
         let handle = store.clone();
         async move { Ok(handle) }
     })
+}
+
+/// Every recipe of the Redis that `cargo xtask test` has started.
+fn of_the_lab() -> Vec<(String, String)> {
+    let Ok(redis) = std::env::var("LOCKKEEPER_LAB_REDIS") else { return Vec::new() };
+    let recipes = lockkeeper::recipes().into_iter().filter(|recipe| recipe.scheme == "redis");
+    let url = |name: &str| (format!("{redis}?recipe={name}"), format!("redis-{name}"));
+    recipes.map(|recipe| url(recipe.name)).collect()
+}
+
+fn trials_of(url: &str, label: &str) -> Vec<Trial> {
+    let subject = Subject::url(url, TAKER).label(label);
+    match historic::broken_by(url) {
+        Some(broken) => suite_of_flawed(&subject, broken),
+        None => suite(&subject),
+    }
 }
 
 fn main() {
@@ -27,19 +45,21 @@ fn main() {
         Err(error) => panic!("there is no place for a store: {error}"),
     };
     let file = directory.path().join("locks.db");
-    let mut subjects = vec![
+    let subjects = [
         shared("memory", Arc::new(Memory::new())),
         shared("least", Arc::new(Least::new())),
         Subject::url(&format!("sqlite:{}", file.display()), TAKER),
     ];
     let more = std::env::var("LOCKKEEPER_TEST_URL").unwrap_or_default();
-    let urls = more.split([',', ' ', '\t', '\n']).filter(|url| !url.is_empty());
-    subjects.extend(urls.enumerate().map(|(number, url)| {
+    let more = more.split([',', ' ', '\t', '\n']).filter(|url| !url.is_empty());
+    let more = more.enumerate().map(|(number, url)| {
         let scheme = url.split(':').next().unwrap_or("store");
-        Subject::url(url, TAKER).label(&format!("{scheme}-{number}"))
-    }));
+        (url.to_owned(), format!("{scheme}-{number}"))
+    });
+    let urls = of_the_lab().into_iter().chain(more);
 
-    let trials = subjects.iter().flat_map(suite).collect();
+    let mut trials: Vec<Trial> = subjects.iter().flat_map(suite).collect();
+    trials.extend(urls.flat_map(|(url, label)| trials_of(&url, &label)));
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(directory);
     conclusion.exit();

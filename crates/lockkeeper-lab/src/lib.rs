@@ -5,6 +5,7 @@
 //!
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
+//! - [`interop`]: whether we and other libraries keep each other out.
 //! - [`picture`]: the history as a page to look at.
 //! - [`proxy`]: what networks do, on demand, between a client and a server.
 //! - [`server`]: real servers on demand, and ways to break them.
@@ -13,6 +14,7 @@
 pub mod check;
 mod dice;
 pub mod history;
+pub mod interop;
 pub mod picture;
 pub mod proxy;
 pub mod server;

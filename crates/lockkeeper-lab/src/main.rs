@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lockkeeper_lab::check::{self, Demands, Report, Verdict};
 use lockkeeper_lab::history::Record;
+use lockkeeper_lab::interop;
 use lockkeeper_lab::picture;
 use lockkeeper_lab::server;
 use lockkeeper_lab::workload::{self, RunArguments, WorkArguments};
@@ -35,6 +36,15 @@ enum Verb {
         #[arg(long)]
         ids_across: bool,
     },
+    /// Try locks of ours and of other libraries against each other
+    Interop {
+        /// The store that they meet on
+        #[arg(value_parser = ["redis"])]
+        store: String,
+        /// What a test program takes: a part of the names of trials, --list, --test-threads
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
     /// Start one of each server, and wait for Ctrl-C
     Servers,
     /// Install what the servers need, if it is missing
@@ -45,6 +55,12 @@ enum Verb {
         /// The command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
+    },
+    /// Our side of `interop`
+    #[command(hide = true)]
+    Peer {
+        /// The store
+        url: String,
     },
     /// One process of a run
     #[command(hide = true)]
@@ -76,6 +92,8 @@ fn obey(verb: Verb) -> Result<ExitCode> {
             runtime.block_on(workload::work(arguments))?;
             Ok(ExitCode::SUCCESS)
         }
+        Verb::Interop { store, words } => interop::run(&store, &words),
+        Verb::Peer { url } => interop::serve(&url).map(|()| ExitCode::SUCCESS),
         Verb::Servers => server::servers().map(|()| ExitCode::SUCCESS),
         Verb::Setup => server::setup().map(|()| ExitCode::SUCCESS),
         Verb::WithServers { command } => server::with_servers(&command),

@@ -85,7 +85,8 @@ fn unknown_scheme(scheme: &str) -> Error {
         );
     }
     let compiled = known.iter().filter(|recipe| recipe.compiled);
-    let list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    let mut list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    list.dedup();
     Error::new(
         ErrorKind::Config,
         format!("there is no store {scheme:?}: the known ones are {}", list.join(", ")),
@@ -110,6 +111,13 @@ pub struct Recipe {
     pub feature: Option<&'static str>,
     /// Whether this build has it.
     pub compiled: bool,
+}
+
+impl Recipe {
+    /// Whether it is kept only to be seen failing, and must not guard anything.
+    pub fn is_unsafe(&self) -> bool {
+        self.about.starts_with("UNSAFE")
+    }
 }
 
 /// Every recipe there is, compiled in or not.
@@ -147,6 +155,33 @@ pub fn recipes() -> Vec<Recipe> {
             compiled: cfg!(feature = "redis"),
         },
         Recipe {
+            scheme: "redis",
+            name: "set-nx-px",
+            example: "redis://127.0.0.1?recipe=set-nx-px",
+            about: "one key per lock, shared with redis-py, redsync, rslock and node-redlock",
+            capability: REDIS_SET_NX_PX,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
+            name: "setnx-expire",
+            example: "redis://127.0.0.1?recipe=setnx-expire",
+            about: "UNSAFE, to be seen failing: SETNX, then EXPIRE",
+            capability: REDIS_HISTORIC,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
+            scheme: "redis",
+            name: "getset",
+            example: "redis://127.0.0.1?recipe=getset",
+            about: "UNSAFE, to be seen failing: expiry by the clients' clocks",
+            capability: REDIS_HISTORIC,
+            feature: Some("redis"),
+            compiled: cfg!(feature = "redis"),
+        },
+        Recipe {
             scheme: "sqlite",
             name: "table",
             example: "sqlite:locks.db",
@@ -176,6 +211,14 @@ pub(crate) const ETCD: Capability = Capability {
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =
     Capability { reach: crate::backend::Reach::Network, durable: true, ..memory::CAPABILITY };
+
+/// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
+/// and the other libraries on the same key would not count.
+pub(crate) const REDIS_SET_NX_PX: Capability = Capability { linger: true, ..REDIS_HISTORIC };
+
+/// What the unsafe recipes of `redis://` offer. They keep less than they promise: see there.
+pub(crate) const REDIS_HISTORIC: Capability =
+    Capability { durable: true, ..Capability::least(crate::backend::Reach::Network) };
 
 #[cfg(test)]
 mod tests {

@@ -112,7 +112,7 @@ impl Election {
         let name = Name::new(&self.name)?;
         self.check()?;
         if self.core.backend.inspector().is_none() {
-            return Err(unsupported(&self.core, "way to list holders", |_| true));
+            return Err(unsupported(&self.core, "way to list holders", |c| c.fencing));
         }
         let core = self.core.clone();
         // Whether anyone has looked yet, and whom they saw.

@@ -188,7 +188,7 @@ impl Keeper {
 
     fn inspector(&self) -> Result<&dyn crate::backend::Inspector> {
         let inspector = self.core.backend.inspector();
-        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders", |_| true))
+        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders", |c| c.fencing))
     }
 
     /// Waits until every release and withdrawal under way in the background is through, for at

@@ -2,7 +2,7 @@
 
 use crate::backend::Capability;
 use crate::claim::{Claim, Mode, Owner};
-use crate::connect::recipes;
+use crate::connect::{Recipe, recipes};
 use crate::core::{Attempt, Core};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Bounds;
@@ -89,8 +89,8 @@ impl Terms {
 
 /// The refusal of something this backend does not have, naming those that do.
 pub(crate) fn unsupported(core: &Core, what: &str, has: impl Fn(&Capability) -> bool) -> Error {
-    let have = recipes().into_iter().filter(|recipe| has(&recipe.capability));
-    let have: Vec<_> = have.map(|recipe| format!("{}:", recipe.scheme)).collect();
+    let fit = |recipe: &Recipe| has(&recipe.capability) && !recipe.is_unsafe();
+    let have: Vec<_> = recipes().into_iter().filter(fit).map(|recipe| recipe.example).collect();
     let message = format!("{} has no {what}: {} do", core.backend, have.join(" and "));
     Error::new(ErrorKind::Unsupported, message)
 }

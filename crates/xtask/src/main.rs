@@ -9,6 +9,7 @@ usage: cargo xtask COMMAND
 
   test       everything that must hold: format, lints, docs, tests, examples, licences
   setup      install the servers that the tests use, if they are missing
+  interop    locks of ours and of other libraries, against each other: interop redis
   servers    start one of each server and print their URLs
   bench      the figures the README names, as ratios measured in one run
   table      print the capability table of the README";
@@ -20,6 +21,10 @@ fn main() -> Result<()> {
         [STEPS_ONLY] => test(),
         ["setup"] => cargo(&[LAB, &["setup"]].concat()),
         ["servers"] => cargo(&[LAB, &["servers"]].concat()),
+        ["interop", ..] => {
+            let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+            cargo(&[LAB, &words].concat())
+        }
         ["bench"] => cargo(&["bench", "--package", "lockkeeper"]),
         ["table"] => {
             cargo(&["run", "--quiet", "--package", "lockkeeper-cli", "--", "recipes", "--markdown"])
@@ -97,6 +102,10 @@ const STEPS: &[Step] = &[
     step(
         "tests without features",
         &["test", "--package", "lockkeeper", "--no-default-features", "--lib", "--test", "it"],
+    ),
+    step(
+        "locks of other libraries on Redis",
+        &["run", "--quiet", "--package", "lockkeeper-lab", "--", "interop", "redis"],
     ),
 ];
 

@@ -4,6 +4,7 @@ mod key;
 mod link;
 mod listener;
 mod options;
+pub mod plain;
 pub mod queue;
 mod roll;
 mod route;
@@ -35,9 +36,19 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
             let settings = queue::Settings { prefix, keeper, barging, url };
             Ok(Arc::new(queue::Queue::open(link, settings).await?))
         }
-        other => Err(Error::new(
-            ErrorKind::Config,
-            format!("redis:// has no recipe {other:?}: it has queue"),
-        )),
+        "set-nx-px" | "setnx-expire" | "getset" => {
+            address.only_options(plain::OPTIONS)?;
+            options.check_eviction(&link).await?;
+            Ok(plain::open(&options.recipe, link, options.prefix.unwrap_or_default(), url))
+        }
+        other => {
+            let recipes = crate::connect::recipes();
+            let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
+            let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
+            Err(Error::new(
+                ErrorKind::Config,
+                format!("redis:// has no recipe {other:?}: it has {}", names.join(", ")),
+            ))
+        }
     }
 }

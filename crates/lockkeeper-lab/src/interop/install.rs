@@ -1,0 +1,119 @@
+//! What the peers are made of, fetched once and kept beside what cargo builds.
+
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+const REDIS_PY: [(&str, &str); 2] = [
+    ("requirements.txt", include_str!("../../interop/redis/redis_py/requirements.txt")),
+    ("peer.py", include_str!("../../interop/redis/redis_py/peer.py")),
+];
+const NODE_REDLOCK: [(&str, &str); 3] = [
+    ("package.json", include_str!("../../interop/redis/node_redlock/package.json")),
+    ("package-lock.json", include_str!("../../interop/redis/node_redlock/package-lock.json")),
+    ("peer.js", include_str!("../../interop/redis/node_redlock/peer.js")),
+];
+
+/// The folder that libraries of other languages are installed in.
+#[derive(Debug)]
+pub struct Cache {
+    root: PathBuf,
+    /// One thing is installed at a time.
+    busy: Mutex<()>,
+}
+
+impl Cache {
+    /// `interop` in cargo's target directory, which this program is in itself.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn open() -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let target = program.parent().and_then(Path::parent).context("no target directory")?;
+        let root = target.join("interop");
+        fs::create_dir_all(&root)
+            .with_context(|| format!("cannot make the folder {}", root.display()))?;
+        Ok(Self { root, busy: Mutex::default() })
+    }
+
+    /// The program that locks with redis-py.
+    ///
+    /// # Errors
+    /// When there is no Python, or redis-py cannot be installed.
+    pub fn redis_py(&self) -> Result<Command> {
+        let folder = self.installed("redis_py", &REDIS_PY, &|folder| {
+            run(Command::new("python3").args(["-m", "venv", "environment"]).current_dir(folder))?;
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+            let exactly = ["--no-deps", "--requirement", "requirements.txt"];
+            run(python(folder).args(pip).args(exactly).current_dir(folder))
+        })?;
+        let mut command = python(&folder);
+        command.arg(folder.join("peer.py"));
+        Ok(command)
+    }
+
+    /// The program that locks with node-redlock.
+    ///
+    /// # Errors
+    /// When there is no Node, or node-redlock cannot be installed.
+    pub fn node_redlock(&self) -> Result<Command> {
+        let folder = self.installed("node_redlock", &NODE_REDLOCK, &|folder| {
+            let quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+            run(Command::new("npm").arg("ci").args(quiet).current_dir(folder))
+        })?;
+        let mut command = Command::new("node");
+        command.arg(folder.join("peer.js"));
+        Ok(command)
+    }
+
+    /// The folder `name` with `files` in it, on which `install` was run. That is done once, and
+    /// again when a file is another than before.
+    ///
+    /// # Errors
+    /// What `install` said.
+    pub fn installed(
+        &self,
+        name: &str,
+        files: &[(&str, &str)],
+        install: &dyn Fn(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let _alone = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let other_runs = File::create(self.root.join("busy"))?;
+        other_runs.lock()?;
+        let folder = self.root.join(name);
+        let done = folder.join("installed");
+        let same = |(file, text): &(&str, &str)| {
+            fs::read_to_string(folder.join(file)).is_ok_and(|found| found == *text)
+        };
+        if done.exists() && files.iter().all(same) {
+            return Ok(folder);
+        }
+        // Also what an installation that was interrupted left there.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir(&folder)?;
+        for (file, text) in files {
+            fs::write(folder.join(file), text)?;
+        }
+        install(&folder).with_context(|| format!("{name} cannot be installed"))?;
+        fs::write(done, "")?;
+        Ok(folder)
+    }
+}
+
+fn python(folder: &Path) -> Command {
+    Command::new(folder.join("environment/bin/python"))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{shown} failed ({}): {}", output.status, said.trim());
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! `lab interop`: do we and other libraries keep each other out?
+//!
+//! The others are small programs of ours around each library, in the folder `interop` of this
+//! crate. All of them, and one of ours (`lab peer`), are told what to do by lines on their input,
+//! with the URL of the store as argument:
+//!
+//! | order | answer |
+//! |---|---|
+//! | | `ready`, once, when it can take orders |
+//! | `lock NAME TTL` | `held`, when it is |
+//! | `try NAME TTL` | `held` or `busy` |
+//! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
+//! | `quit` | |
+//!
+//! Times are in milliseconds. What else went wrong is `error` and why. A peer ends when its input
+//! does, so none outlives a run that was killed.
+
+mod install;
+mod ours;
+mod peer;
+mod redis;
+
+pub use install::Cache;
+pub use ours::serve;
+pub use peer::Peer;
+pub use redis::trials;
+
+use crate::server::Lab;
+use anyhow::{Result, bail};
+use libtest_mimic::Arguments;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Runs the trials of one store, as a test program would; `words` are the arguments of one.
+///
+/// # Errors
+/// When the store cannot be started.
+pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
+    let program = "lab interop".to_owned();
+    let mut arguments = Arguments::from_iter(std::iter::once(&program).chain(words));
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(4);
+    let lab = Lab::open()?;
+    let cache = Arc::new(Cache::open()?);
+    let (server, trials) = match store {
+        "redis" => {
+            let server = lab.redis().start()?;
+            let url = server.url();
+            (server, trials(&url, &cache, lab.folder()))
+        }
+        other => bail!("no other library is tried on {other:?}: it is redis"),
+    };
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(server);
+    drop(lab);
+    Ok(conclusion.exit_code())
+}

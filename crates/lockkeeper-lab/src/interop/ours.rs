@@ -1,0 +1,63 @@
+//! Our own side, as a process that can be paused and killed like the others.
+
+use anyhow::Result;
+use lockkeeper::ErrorKind;
+use lockkeeper::blocking::{Guard, Keeper, connect};
+use std::collections::HashMap;
+use std::process::exit;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Takes locks at `url` as the lines of the input say, and answers on the output.
+///
+/// # Errors
+/// When the store cannot be opened.
+pub fn serve(url: &str) -> Result<()> {
+    // The input's end tells us too, but not while this process is paused.
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    let keeper = connect(url)?;
+    let (order, orders) = mpsc::channel();
+    // In a thread of its own: one who waits for a lock must still hear that the input ended.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if order.send(line).is_err() {
+                return;
+            }
+        }
+        exit(0);
+    });
+    println!("ready");
+    let mut guards = HashMap::new();
+    for line in orders {
+        if line == "quit" {
+            break;
+        }
+        match obey(&keeper, &mut guards, &line) {
+            Ok(answer) => println!("{answer}"),
+            Err(error) => println!("error {}", error.to_string().replace('\n', " ")),
+        }
+    }
+    Ok(())
+}
+
+fn obey(
+    keeper: &Keeper,
+    guards: &mut HashMap<String, Guard>,
+    line: &str,
+) -> lockkeeper::Result<&'static str> {
+    let mut words = line.split(' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (verb, name, ttl) = (word(), word(), word().parse().unwrap_or_default());
+    if verb == "unlock" {
+        return match guards.remove(name).map(Guard::release) {
+            Some(Ok(())) => Ok("unlocked"),
+            Some(Err(error)) if error.kind() != ErrorKind::Lost => Err(error),
+            _ => Ok("not-held"),
+        };
+    }
+    let lock = keeper.lock(name).ttl(Duration::from_millis(ttl));
+    let taken = if verb == "lock" { Some(lock.acquire()?) } else { lock.try_acquire()? };
+    let Some(guard) = taken else { return Ok("busy") };
+    guards.insert(name.to_owned(), guard);
+    Ok("held")
+}

@@ -1,0 +1,144 @@
+//! One process that takes locks on command.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+/// How long an answer may take. Generous: only what is broken takes so long.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// A peer; killed when dropped.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Peer {
+    /// Starts it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is not, with what it says.
+    pub fn start(mut command: Command, url: &str) -> Result<Self> {
+        let shown = format!("{command:?}");
+        let spawned = command.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("cannot run {shown}"))?;
+        let (orders, output) = (child.stdin.take(), child.stdout.take());
+        let (tell, answers) = mpsc::channel();
+        // Before anything can fail, so that it is killed then too.
+        let mut peer = Self { child, orders: orders.context("no pipe")?, answers };
+        let output = BufReader::new(output.context("no pipe")?);
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).all(|line| tell.send(line).is_ok())
+        });
+        match peer.hear()?.as_str() {
+            "ready" => Ok(peer),
+            other => bail!("{shown} says {other:?} where it should be ready"),
+        }
+    }
+
+    /// Our own, this very program again, at the store with this URL.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn ours(url: &str) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("peer");
+        Self::start(command, url)
+    }
+
+    /// Gives an order without waiting for the answer.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn tell(&mut self, order: &str) -> Result<()> {
+        Ok(writeln!(self.orders, "{order}")?)
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// When none comes, or the peer says that something went wrong.
+    pub fn hear(&mut self) -> Result<String> {
+        match self.answers.recv_timeout(PATIENT) {
+            Ok(answer) if answer.starts_with("error") => bail!("the peer says {answer}"),
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => bail!("no answer in {PATIENT:?}"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the peer ended: {:?}", self.child.wait()),
+        }
+    }
+
+    /// Gives an order and waits for the answer, which must be `answer`.
+    ///
+    /// # Errors
+    /// When it is another, or as [`hear`](Self::hear).
+    pub fn must(&mut self, order: &str, answer: &str) -> Result<()> {
+        self.tell(order)?;
+        self.must_say(answer).with_context(|| format!("to {order:?}"))
+    }
+
+    /// Waits for the answer to what it was told before.
+    ///
+    /// # Errors
+    /// As [`must`](Self::must).
+    pub fn must_say(&mut self, answer: &str) -> Result<()> {
+        match self.hear()? {
+            said if said == answer => Ok(()),
+            said => bail!("it says {said:?} and should say {answer:?}"),
+        }
+    }
+
+    /// Checks that nothing is answered as yet.
+    ///
+    /// # Errors
+    /// With what was answered.
+    pub fn must_be_silent(&mut self) -> Result<()> {
+        match self.answers.try_recv() {
+            Err(TryRecvError::Empty) => Ok(()),
+            other => bail!("it should still wait, and there is {other:?}"),
+        }
+    }
+
+    /// Ends it as a power cut would.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Stops it in its tracks until [`go_on`](Self::go_on).
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn pause(&self) -> Result<()> {
+        Ok(kill(self.pid()?, Signal::SIGSTOP)?)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn go_on(&self) -> Result<()> {
+        Ok(kill(self.pid()?, Signal::SIGCONT)?)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.child.id())?))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Both fail only for one that is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

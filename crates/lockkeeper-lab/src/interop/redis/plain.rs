@@ -1,0 +1,223 @@
+//! `recipe=set-nx-px` and those who keep a lock in one key as well.
+
+use crate::interop::install::Cache;
+use crate::interop::peer::Peer;
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Failed, Trial};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nobody waits this out.
+const LONG: u64 = 60_000;
+/// A ttl to wait out.
+const SHORT: u64 = 1_000;
+/// Long enough for one who waits to have asked several times.
+const WHILE: Duration = Duration::from_millis(300);
+
+/// How a peer of a kind is started.
+type Start = fn(&Cache) -> Result<Command>;
+
+const LIBRARIES: &[(&str, Start)] =
+    &[("redis-py", Cache::redis_py), ("node-redlock", Cache::node_redlock)];
+
+type Run = fn(&Table) -> Result<()>;
+
+const CASES: &[(&str, Run)] = &[
+    ("they_hold_it_and_we_do_not_get_in", they_hold_it_and_we_do_not_get_in),
+    ("we_hold_it_and_they_do_not_get_in", we_hold_it_and_they_do_not_get_in),
+    ("they_get_it_when_we_release", they_get_it_when_we_release),
+    ("we_get_it_when_they_release", we_get_it_when_they_release),
+    ("we_get_it_after_their_crash_and_not_before", we_get_it_after_their_crash_and_not_before),
+    ("they_get_it_after_our_crash_and_not_before", they_get_it_after_our_crash_and_not_before),
+    ("our_late_release_leaves_theirs_alone", our_late_release_leaves_theirs_alone),
+    ("their_late_release_leaves_ours_alone", their_late_release_leaves_ours_alone),
+    ("together_we_lose_no_update", together_we_lose_no_update),
+];
+
+pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    let url = format!("{url}?recipe=set-nx-px");
+    let trial = |library: &'static str, starts, name: &'static str, case: Run| {
+        let (url, cache, folder) = (url.clone(), cache.clone(), folder.to_owned());
+        Trial::test(format!("redis::set-nx-px::{library}::{name}"), move || {
+            let lock = format!("interop/{library}/{name}");
+            let table = Table { url, cache, folder, starts, lock };
+            case(&table).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
+    let mut trials = Vec::new();
+    for &(library, start) in LIBRARIES {
+        for &(name, case) in CASES {
+            trials.push(trial(library, vec![start], name, case));
+        }
+    }
+    let only_they = "one_without_a_ttl_keeps_us_out_until_it_is_released";
+    let endless = one_without_a_ttl_keeps_us_out_until_it_is_released;
+    trials.push(trial("redis-py", vec![Cache::redis_py], only_they, endless));
+    let all = LIBRARIES.iter().map(|(_, start)| *start).collect();
+    let together = "together_we_lose_no_update";
+    trials.push(trial("everyone", all, together, together_we_lose_no_update));
+    trials
+}
+
+/// What a case works with.
+struct Table {
+    url: String,
+    cache: Arc<Cache>,
+    /// A place for files.
+    folder: PathBuf,
+    starts: Vec<Start>,
+    /// A name of this case alone.
+    lock: String,
+}
+
+impl Table {
+    fn us(&self) -> Result<Peer> {
+        Peer::ours(&self.url)
+    }
+
+    fn them(&self) -> Result<Peer> {
+        self.one_of(self.starts.first().context("no library")?)
+    }
+
+    fn one_of(&self, start: &Start) -> Result<Peer> {
+        // Others know nothing of recipes.
+        let server = self.url.split('?').next().unwrap_or_default();
+        Peer::start(start(&self.cache)?, server)
+    }
+
+    fn take(&self, ttl: u64) -> String {
+        format!("lock {} {ttl}", self.lock)
+    }
+
+    fn attempt(&self) -> String {
+        format!("try {} {LONG}", self.lock)
+    }
+
+    fn give_back(&self) -> String {
+        format!("unlock {}", self.lock)
+    }
+}
+
+fn they_hold_it_and_we_do_not_get_in(table: &Table) -> Result<()> {
+    keeps_out(table, table.them()?, table.us()?)
+}
+
+fn we_hold_it_and_they_do_not_get_in(table: &Table) -> Result<()> {
+    keeps_out(table, table.us()?, table.them()?)
+}
+
+fn keeps_out(table: &Table, mut holder: Peer, mut other: Peer) -> Result<()> {
+    // Not vacuous: free, the other one does get it.
+    other.must(&table.attempt(), "held")?;
+    holder.must(&table.attempt(), "busy")?;
+    other.must(&table.give_back(), "unlocked")?;
+    holder.must(&table.attempt(), "held")?;
+    other.must(&table.attempt(), "busy")?;
+    holder.must(&table.give_back(), "unlocked")?;
+    other.must(&table.attempt(), "held")
+}
+
+fn they_get_it_when_we_release(table: &Table) -> Result<()> {
+    hands_over(table, table.us()?, table.them()?, LONG)
+}
+
+fn we_get_it_when_they_release(table: &Table) -> Result<()> {
+    hands_over(table, table.them()?, table.us()?, LONG)
+}
+
+/// What redis-py does unless told otherwise: its lock never ends by itself.
+fn one_without_a_ttl_keeps_us_out_until_it_is_released(table: &Table) -> Result<()> {
+    hands_over(table, table.them()?, table.us()?, 0)
+}
+
+fn hands_over(table: &Table, mut holder: Peer, mut waiter: Peer, ttl: u64) -> Result<()> {
+    holder.must(&table.take(ttl), "held")?;
+    waiter.tell(&table.take(LONG))?;
+    sleep(WHILE);
+    waiter.must_be_silent()?;
+    holder.must(&table.give_back(), "unlocked")?;
+    waiter.must_say("held")?;
+    holder.must(&table.attempt(), "busy")
+}
+
+fn we_get_it_after_their_crash_and_not_before(table: &Table) -> Result<()> {
+    survives(table, table.them()?, table.us()?)
+}
+
+fn they_get_it_after_our_crash_and_not_before(table: &Table) -> Result<()> {
+    survives(table, table.us()?, table.them()?)
+}
+
+fn survives(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
+    let before = Instant::now();
+    holder.must(&table.take(SHORT), "held")?;
+    holder.kill()?;
+    waiter.must(&table.take(LONG), "held")?;
+    let after = before.elapsed();
+    ensure!(after >= Duration::from_millis(SHORT), "it was free after {after:?}, before its ttl");
+    Ok(())
+}
+
+/// Ours is renewed for as long as its process runs: only one that stands still loses it.
+fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
+    let (mut us, mut them, mut third) = (table.us()?, table.them()?, table.us()?);
+    us.must(&table.take(SHORT), "held")?;
+    us.pause()?;
+    them.must(&table.take(LONG), "held")?;
+    us.go_on()?;
+    us.must(&table.give_back(), "not-held")?;
+    third.must(&table.attempt(), "busy")?;
+    them.must(&table.give_back(), "unlocked")
+}
+
+fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> {
+    let (mut them, mut us, mut third) = (table.them()?, table.us()?, table.them()?);
+    them.must(&table.take(SHORT), "held")?;
+    us.must(&table.take(LONG), "held")?;
+    them.must(&table.give_back(), "not-held")?;
+    third.must(&table.attempt(), "busy")?;
+    us.must(&table.give_back(), "unlocked")
+}
+
+/// Everybody adds to a number in a file, in two steps that must not be interleaved.
+fn together_we_lose_no_update(table: &Table) -> Result<()> {
+    const ROUNDS: usize = 15;
+    let number = table.folder.join(table.lock.replace('/', "-"));
+    fs::write(&number, "0")?;
+    // Started here and not in the threads: ours die with the thread that started them.
+    let mut peers = vec![table.us()?, table.us()?];
+    for start in &table.starts {
+        peers.extend([table.one_of(start)?, table.one_of(start)?]);
+    }
+    let expected = ROUNDS * peers.len();
+    let waited = std::thread::scope(|scope| {
+        let add = |mut peer: Peer| -> Result<usize> {
+            (0..ROUNDS).map(|_| add_one(table, &mut peer, &number)).sum()
+        };
+        let threads: Vec<_> = peers.drain(..).map(|peer| scope.spawn(move || add(peer))).collect();
+        let done = threads.into_iter().map(|it| it.join().expect("no panic"));
+        done.sum::<Result<usize>>()
+    })?;
+    let sum: usize = fs::read_to_string(&number)?.parse()?;
+    ensure!(sum == expected, "{} updates of {expected} were lost", expected.abs_diff(sum));
+    ensure!(waited > 0, "unknown: nobody found the lock taken, so nothing kept anybody apart");
+    Ok(())
+}
+
+/// Whether the lock was taken by another when it was first asked for.
+fn add_one(table: &Table, peer: &mut Peer, number: &Path) -> Result<usize> {
+    peer.tell(&table.attempt())?;
+    let waited = peer.hear()? == "busy";
+    if waited {
+        peer.must(&table.take(LONG), "held")?;
+    }
+    let found: usize = fs::read_to_string(number)?.parse()?;
+    sleep(Duration::from_millis(2));
+    fs::write(number, (found + 1).to_string())?;
+    peer.must(&table.give_back(), "unlocked")?;
+    Ok(usize::from(waited))
+}

@@ -1,0 +1,138 @@
+//! `recipe=getset`, **unsafe**: the value says when the lock is over, by the clients' clocks.
+//!
+//! Made to mend [`setnx_expire`](super::setnx_expire): the time is in the value from the start,
+//! so that a crash locks nobody out for ever. Step by step:
+//!
+//! 1. `SETNX name expiry`, the expiry being now and the ttl. If that set it, the lock is ours.
+//! 2. `GET name`. If that time is not past, the lock is another's.
+//! 3. `GETSET name expiry` with a new one.
+//! 4. If what it returns is what was read in step 2, the lock is ours; else another was faster.
+//! 5. To release: `DEL name`, unless the ttl is over already.
+//!
+//! Its flaws:
+//!
+//! - Clients compare each other's times. One whose clock is ahead takes a lock that is held; one
+//!   whose clock is behind has its own taken.
+//! - Whoever is beaten in step 4 has overwritten the winner's time with its own.
+//! - The value tells no owner. One who comes to step 5 after its check was delayed deletes the
+//!   lock of the next, and one whose answer was lost cannot take back what it may have left.
+//! - There is no renewal: work that takes longer than the ttl loses the lock.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+//! // Warns: the recipe getset is UNSAFE.
+//! let keeper = lockkeeper::connect("redis://127.0.0.1?recipe=getset").await?;
+//! # Ok(()) }
+//! ```
+
+use super::{Keys, strange};
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Standing,
+};
+use crate::error::{Error, ErrorKind, Result};
+use async_trait::async_trait;
+use redis::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// **Unsafe**; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct GetSet {
+    keys: Arc<Keys>,
+}
+
+impl GetSet {
+    pub(super) fn open(keys: Arc<Keys>) -> Self {
+        keys.warn("getset", "it trusts the clocks of its clients, and cannot tell them apart");
+        Self { keys }
+    }
+
+    /// What a command that returns the value returned.
+    async fn value(&self, verb: &str, words: &[&str]) -> Result<Option<u128>> {
+        match self.keys.command(verb, words).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(text) => {
+                let time = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                time.map(Some).ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::Store,
+                        format!("the key {:?} holds no time, so it is no lock", words[0]),
+                    )
+                })
+            }
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn grant(&self, key: String, claim: &Claim, start: Moment) -> Grant {
+        let lease = KeyLease { keys: self.keys.clone(), key, start, ttl: claim.ttl };
+        Grant { lease: Box::new(lease), token: None, sent: start, valid_for: claim.ttl }
+    }
+}
+
+#[async_trait]
+impl Backend for GetSet {
+    fn capability(&self) -> Capability {
+        crate::connect::REDIS_HISTORIC
+    }
+
+    async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
+        let key = self.keys.of(&claim.name);
+        let (start, expiry) = (Moment::now(), (now() + claim.ttl.as_millis()).to_string());
+        if self.keys.did("SETNX", &[&key, &expiry]).await? {
+            return Ok(Some(self.grant(key, claim, start)));
+        }
+        let Some(old) = self.value("GET", &[&key]).await? else { return Ok(None) };
+        if old >= now() {
+            return Ok(None);
+        }
+        let (start, expiry) = (Moment::now(), (now() + claim.ttl.as_millis()).to_string());
+        let current = self.value("GETSET", &[&key, &expiry]).await?;
+        Ok((current == Some(old)).then(|| self.grant(key, claim, start)))
+    }
+
+    /// Nothing: the key may be another's, and nobody can tell.
+    async fn withdraw(&self, _: &Claim) -> Result<()> {
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        None
+    }
+}
+
+impl fmt::Display for GetSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (unsafe getset)", self.keys.url)
+    }
+}
+
+/// This client's clock, in milliseconds.
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
+}
+
+#[derive(Debug)]
+struct KeyLease {
+    keys: Arc<Keys>,
+    key: String,
+    start: Moment,
+    ttl: Duration,
+}
+
+#[async_trait]
+impl Lease for KeyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        Err(Error::new(ErrorKind::Unsupported, "getset has no renewal"))
+    }
+
+    async fn release(&mut self, _: Duration) -> Result<()> {
+        if Moment::now().since(self.start) < self.ttl {
+            self.keys.did("DEL", &[&self.key]).await?;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, _: Alarm) {}
+}

@@ -1,0 +1,155 @@
+//! `recipe=set-nx-px`: `SET name value NX PX ttl`.
+//!
+//! The key is the lock's name as it is, the value is the claim's id, and whoever renews or gives
+//! back compares the value first, in a script. So it excludes redis-py, redsync, rslock,
+//! node-redlock and others that do the same on the same key.
+//!
+//! What the layout has no room for is not offered: no tokens, no shared mode, no order among
+//! those who wait. Waiters ask again and again, since other libraries tell no one when they
+//! release. Nobody can be listed either: the key of a lock looks like any other.
+
+use super::{Keys, strange};
+use crate::backend::redis::script::Script;
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
+    Standing,
+};
+use crate::error::{Error, ErrorKind, Result};
+use async_trait::async_trait;
+use redis::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One key per lock; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct SetNxPx {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    keys: Arc<Keys>,
+    keep: Script,
+    release: Script,
+}
+
+/// Whose the key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Ours,
+    Others,
+    /// Not a string: nothing that a lock of this layout left there.
+    NoLock,
+}
+
+impl SetNxPx {
+    pub(super) fn open(keys: Arc<Keys>) -> Self {
+        let keep = Script::new(include_str!("keep.lua"));
+        let release = Script::new(include_str!("release.lua"));
+        Self { shared: Arc::new(Shared { keys, keep, release }) }
+    }
+
+    fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
+        let (shared, id) = (self.shared.clone(), claim.id.to_string());
+        let lease = KeyLease { shared, key, id, ttl: claim.ttl };
+        Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }
+    }
+}
+
+#[async_trait]
+impl Backend for SetNxPx {
+    fn capability(&self) -> Capability {
+        crate::connect::REDIS_SET_NX_PX
+    }
+
+    async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
+        let key = self.shared.keys.of(&claim.name);
+        let (id, ttl) = (claim.id.to_string(), millis(claim.ttl));
+        let sent = Moment::now();
+        match self.shared.keys.command("SET", &[&key, &id, "NX", "PX", &ttl]).await? {
+            Value::Okay => return Ok(Some(self.grant(key, claim, sent))),
+            Value::Nil => {}
+            other => return Err(strange(&other)),
+        }
+        // Taken; perhaps by ourselves, if the command was sent twice because the first answer
+        // was lost. Not `SET … NX GET`, which would say so at once: Redis 6.2 has no such thing.
+        let sent = Moment::now();
+        match self.shared.keep(&key, &id, claim.ttl).await? {
+            Kept::Ours => Ok(Some(self.grant(key, claim, sent))),
+            Kept::Others => Ok(None),
+            Kept::NoLock => Err(Error::new(
+                ErrorKind::Store,
+                format!(
+                    "the key {key:?} of {} holds something that is no lock of this recipe: choose \
+                     another name, or a prefix in the URL",
+                    self.shared.keys.url
+                ),
+            )),
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let key = self.shared.keys.of(&claim.name);
+        self.shared.release(&key, &claim.id.to_string(), Duration::ZERO).await
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        None
+    }
+}
+
+impl fmt::Display for SetNxPx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (set-nx-px)", self.shared.keys.url)
+    }
+}
+
+#[derive(Debug)]
+struct KeyLease {
+    shared: Arc<Shared>,
+    key: String,
+    id: String,
+    ttl: Duration,
+}
+
+#[async_trait]
+impl Lease for KeyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        Ok(match self.shared.keep(&self.key, &self.id, self.ttl).await? {
+            Kept::Ours => Standing::Held,
+            Kept::Others | Kept::NoLock => Standing::Lost(LossReason::Gone),
+        })
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.shared.release(&self.key, &self.id, linger).await
+    }
+
+    fn watch(&mut self, _: Alarm) {}
+}
+
+impl Shared {
+    /// Gives the claim its whole ttl if the key is its.
+    async fn keep(&self, key: &str, id: &str, ttl: Duration) -> Result<Kept> {
+        let ttl = millis(ttl);
+        let arguments = [id.as_bytes(), ttl.as_bytes()];
+        match self.keys.link.call(&self.keep, &[key], &arguments).await? {
+            Value::Int(1) => Ok(Kept::Ours),
+            Value::Int(0) => Ok(Kept::Others),
+            Value::Int(-1) => Ok(Kept::NoLock),
+            other => Err(strange(&other)),
+        }
+    }
+
+    async fn release(&self, key: &str, id: &str, linger: Duration) -> Result<()> {
+        let linger = millis(linger);
+        let arguments = [id.as_bytes(), linger.as_bytes()];
+        self.keys.link.call(&self.release, &[key], &arguments).await.map(|_| ())
+    }
+}
+
+/// In whole milliseconds, rounded up: a lock lingers no shorter than it was asked to.
+fn millis(time: Duration) -> String {
+    time.as_nanos().div_ceil(1_000_000).to_string()
+}

@@ -1,0 +1,95 @@
+//! `recipe=setnx-expire`, **unsafe**: `SETNX`, then `EXPIRE`, at last `DEL`.
+//!
+//! The oldest recipe, step by step, with its flaws:
+//!
+//! - One who dies between the first command and the second leaves a key that never expires: no
+//!   one gets the lock again until somebody deletes it by hand.
+//! - `DEL` does not ask whose the lock is. One who was delayed past the ttl deletes the lock of
+//!   the next, and a third gets in.
+//! - The value is `1` for everybody. One whose answer was lost does not know whether it has the
+//!   lock, and cannot take back what it may have left.
+//! - `EXPIRE` counts whole seconds; a ttl is rounded up.
+//! - There is no renewal: work that takes longer than the ttl loses the lock.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+//! // Warns: the recipe setnx-expire is UNSAFE.
+//! let keeper = lockkeeper::connect("redis://127.0.0.1?recipe=setnx-expire").await?;
+//! # Ok(()) }
+//! ```
+
+use super::Keys;
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Standing,
+};
+use crate::error::{Error, ErrorKind, Result};
+use async_trait::async_trait;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// **Unsafe**; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct SetnxExpire {
+    keys: Arc<Keys>,
+}
+
+impl SetnxExpire {
+    pub(super) fn open(keys: Arc<Keys>) -> Self {
+        keys.warn("setnx-expire", "a crash may lock for ever, and a late DEL frees another's lock");
+        Self { keys }
+    }
+}
+
+#[async_trait]
+impl Backend for SetnxExpire {
+    fn capability(&self) -> Capability {
+        crate::connect::REDIS_HISTORIC
+    }
+
+    async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
+        let key = self.keys.of(&claim.name);
+        if !self.keys.did("SETNX", &[&key, "1"]).await? {
+            return Ok(None);
+        }
+        let sent = Moment::now();
+        let seconds = claim.ttl.as_millis().div_ceil(1000).to_string();
+        self.keys.did("EXPIRE", &[&key, &seconds]).await?;
+        let lease = KeyLease { keys: self.keys.clone(), key };
+        Ok(Some(Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }))
+    }
+
+    /// Nothing: the key may be another's, and nobody can tell.
+    async fn withdraw(&self, _: &Claim) -> Result<()> {
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        None
+    }
+}
+
+impl fmt::Display for SetnxExpire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (unsafe setnx-expire)", self.keys.url)
+    }
+}
+
+#[derive(Debug)]
+struct KeyLease {
+    keys: Arc<Keys>,
+    key: String,
+}
+
+#[async_trait]
+impl Lease for KeyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        Err(Error::new(ErrorKind::Unsupported, "setnx-expire has no renewal"))
+    }
+
+    async fn release(&mut self, _: Duration) -> Result<()> {
+        self.keys.did("DEL", &[&self.key]).await.map(|_| ())
+    }
+
+    fn watch(&mut self, _: Alarm) {}
+}
