@@ -282,26 +282,27 @@ impl Driver {
                 }
                 return true;
             };
-            watch.live = !message.canceled;
-            (watch.ear.clone(), watch.target.clone())
-        };
-        if message.canceled {
-            // Nothing but compaction ends a watch that is asked for as ours are; should there be
-            // another reason, a new stream after a pause will tell.
-            if message.compact_revision == 0 {
+            if message.canceled {
+                // The revision it was to begin with is compacted: then from now on. On a new
+                // stream, since this one does not let a number be used again.
+                watch.target.from = 0;
                 return false;
             }
-            self.begin_anew(id, asking);
-            return self.look_for_itself(&ear, &target).await;
-        }
+            watch.live = true;
+            (watch.ear.clone(), watch.target.clone())
+        };
+        // What happened before the watch was there is seen only by looking now.
+        let missed = message.created && target.from == 0;
         match &ear {
             Ear::Waiter(look) => {
-                // What was deleted before the watch was there is seen only by looking now.
-                if (message.created && target.from == 0) || !message.events.is_empty() {
+                if missed || !message.events.is_empty() {
                     look.notify_one();
                 }
             }
             Ear::Holder(alarm, _) => {
+                if missed && !self.is_there(&target, alarm).await {
+                    return false;
+                }
                 for event in message.events {
                     let value = event.kv.map(|kv| kv.value).unwrap_or_default();
                     if event.kind == EventType::Delete as i32 {
@@ -315,32 +316,14 @@ impl Driver {
         true
     }
 
-    /// Watches from now on what was to be watched from a revision that etcd has forgotten.
-    fn begin_anew(&self, id: i64, asking: &Asking) {
-        let Some(board) = self.board.upgrade() else { return };
-        let mut board = lock(&board);
-        if let Some(watch) = board.watches.get_mut(&id) {
-            watch.target.from = 0;
-            watch.asked = false;
+    /// Rings if the key is gone; `false` when that cannot be found out.
+    async fn is_there(&self, target: &Target, alarm: &Alarm) -> bool {
+        let request = RangeRequest { key: target.key.clone(), ..RangeRequest::default() };
+        let answer: Result<RangeResponse, _> = self.link.call(path::RANGE, &request).await;
+        if answer.as_ref().is_ok_and(|answer| answer.kvs.is_empty()) {
+            alarm.ring(LossReason::Gone);
         }
-        board.begin(id, asking);
-    }
-
-    /// Finds out what was missed.
-    async fn look_for_itself(&self, ear: &Ear, target: &Target) -> bool {
-        match ear {
-            Ear::Waiter(look) => look.notify_one(),
-            Ear::Holder(alarm, _) => {
-                let request = RangeRequest { key: target.key.clone(), ..RangeRequest::default() };
-                let answer: Result<RangeResponse, _> = self.link.call(path::RANGE, &request).await;
-                match answer {
-                    Ok(answer) if answer.kvs.is_empty() => alarm.ring(LossReason::Gone),
-                    Ok(_) => {}
-                    Err(_) => return false,
-                }
-            }
-        }
-        true
+        answer.is_ok()
     }
 
     /// What is said now is not heard: those who wait look for themselves.
