@@ -9,6 +9,7 @@ cases!(
     of_a_thousand_who_wait_each_release_wakes_one,
     a_thousand_holds_share_their_signs_of_life,
     a_busy_try_writes_nothing,
+    several_names_are_one_transaction,
 );
 
 /// A figure that etcd keeps of itself.
@@ -96,5 +97,30 @@ async fn a_busy_try_writes_nothing(lab: &Lab) -> Result<()> {
     held.release().await?;
     two.lock("tried").ttl(LONG).try_acquire().await?.context("it is free")?.release().await?;
     two.lock("tried").ttl(LONG).acquire().await?.release().await?;
+    Ok(())
+}
+
+async fn several_names_are_one_transaction(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let (one, two) = (keeper(&server, LASTING).await?, keeper(&server, LASTING).await?);
+    one.lock("warm").acquire().await?.release().await?;
+    two.lock("warm").acquire().await?.release().await?;
+    let names: Vec<String> = (0..20).map(|number| format!("together/{number:02}")).collect();
+    let written = requests(&server, "Txn", "KV")?;
+    let all = one.multi(&names).ttl(LONG).acquire().await?;
+    ensure!(requests(&server, "Txn", "KV")? == written + 1, "it took more than one transaction");
+    ensure!(names.iter().all(|name| all.token(name) == all.token(&names[0])), "not one revision");
+    let puts = figure(&server, "etcd_debugging_mvcc_put_total")?;
+    for _ in 0..5 {
+        let overlapping = two.multi(["a", "b", "together/19"]).ttl(LONG);
+        ensure!(overlapping.try_acquire().await?.is_none(), "one of them is held");
+    }
+    ensure!(figure(&server, "etcd_debugging_mvcc_put_total")? == puts, "a busy try wrote");
+    // One who waits for all of them waits in each queue in turn.
+    let multi = two.multi(&names).ttl(LONG);
+    let next = tokio::spawn(async move { multi.acquire_within(crate::PATIENT).await });
+    queue_of(&one, "together/00", 1).await;
+    all.release().await?;
+    next.await??.release().await?;
     Ok(())
 }

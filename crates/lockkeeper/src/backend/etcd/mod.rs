@@ -36,6 +36,7 @@ mod queue;
 mod record;
 mod requests;
 mod session;
+mod together;
 mod trouble;
 mod view;
 mod wait;

@@ -10,10 +10,10 @@ use super::proto::{RangeResponse, TxnRequest, TxnResponse, path};
 use super::requests::{self, Ticket, first_of, reads};
 use super::session::{Session, Term};
 use super::trouble::Trouble;
-use super::view;
+use super::{together, view};
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Moment, Name,
-    Patience,
+    Patience, Together,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -158,6 +158,10 @@ impl Backend for Etcd {
         }
     }
 
+    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
+        together::acquire(self, claims).await
+    }
+
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         match self.shared.debts.of(claim.id) {
             Some(debt) => self.shared.pay(claim.id, &debt).await,
@@ -181,6 +185,19 @@ impl Shared {
         term: &Arc<Term>,
         request: &TxnRequest,
     ) -> Result<Option<TxnResponse>> {
+        let asked = self.ask_alive(term, request).await;
+        if asked.is_err() {
+            self.debts.owe(claim.id, Debt::in_doubt(ticket, term.lease));
+        }
+        asked
+    }
+
+    /// As [`ask`](Self::ask), owing nothing if there is no answer.
+    pub(super) async fn ask_alive(
+        &self,
+        term: &Arc<Term>,
+        request: &TxnRequest,
+    ) -> Result<Option<TxnResponse>> {
         let asking = self.link.try_call(path::TXN, request);
         let answer: Result<TxnResponse, Trouble> = if Moment::now().since(term.sent()) > term.beat()
         {
@@ -196,10 +213,7 @@ impl Shared {
                 self.gone(term);
                 Ok(None)
             }
-            Err(trouble) => {
-                self.debts.owe(claim.id, Debt::in_doubt(ticket, term.lease));
-                Err(trouble.explain(self.link.shown()))
-            }
+            Err(trouble) => Err(trouble.explain(self.link.shown())),
         }
     }
 

@@ -69,8 +69,7 @@ impl Ticket {
         term: &Term,
         revision: i64,
     ) -> TxnRequest {
-        let mut nobody = created(&self.line.start(), 0);
-        nobody.range_end = self.line.end();
+        let mut nobody = self.nobody();
         if revision > 0 {
             nobody.result = CompareResult::Less as i32;
             nobody.against = Some(Target::CreateRevision(revision + 1));
@@ -84,6 +83,10 @@ impl Ticket {
                 get(self.first()),
             ],
         }
+    }
+
+    fn nobody(&self) -> Compare {
+        Compare { range_end: self.line.end(), ..created(&self.line.start(), 0) }
     }
 
     /// Those at the head, or as many of them as it takes to know that the name is not free.
@@ -112,6 +115,23 @@ impl Ticket {
             lease: term.lease,
             ignore_lease: false,
         })
+    }
+}
+
+/// Steps into several lines, if nobody is in any of them.
+pub(super) fn enter_all(
+    prefix: &str,
+    claims: &[Claim],
+    tickets: &[Ticket],
+    term: &Term,
+) -> TxnRequest {
+    let mut compare: Vec<Compare> = tickets.iter().map(Ticket::nobody).collect();
+    compare.push(no_doubt(prefix, term));
+    let puts = tickets.iter().zip(claims).map(|(ticket, claim)| ticket.put(claim, term));
+    TxnRequest {
+        compare,
+        success: puts.collect(),
+        failure: tickets.iter().map(|ticket| get(ticket.first())).collect(),
     }
 }
 
