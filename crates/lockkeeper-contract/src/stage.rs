@@ -19,6 +19,12 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 /// A ttl nobody waits out: what is free before it was given back.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
+/// The least that is left of a ttl of [`LONG`] a moment after the grant. A session may not be good
+/// for that long; but for something.
+pub(crate) fn most_of_long(capability: &Capability) -> Duration {
+    if capability.session { ms(200) } else { PATIENT }
+}
+
 /// A ttl to wait out.
 pub(crate) const SHORT: Duration = Duration::from_millis(500);
 

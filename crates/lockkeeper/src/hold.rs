@@ -285,10 +285,6 @@ impl Hold {
             };
         }
         state.lease = Slot::Here(lease);
-        let valid_for = match &answer {
-            Ok(Standing::HeldFor(less)) => self.claim.ttl.min(*less),
-            _ => self.claim.ttl,
-        };
         match answer {
             Ok(Standing::Lost(reason)) => {
                 drop(state);
@@ -297,16 +293,19 @@ impl Hold {
             }
             // An answer after the deadline comes too late to be believed: the next visit, which
             // is now, declares the claim lost whatever the store said.
-            Ok(Standing::Held | Standing::HeldFor(_)) if now < state.deadline => {
-                // Never less than was promised before: a session's end may move more slowly.
-                state.deadline = state.deadline.max(sent + validity(valid_for));
+            Ok(held) if now < state.deadline => {
+                let valid_for = match held {
+                    Standing::HeldFor(span) => span.min(self.claim.ttl),
+                    _ => self.claim.ttl,
+                };
+                state.deadline = sent + validity(valid_for);
                 state.renew_at = renewal_after(sent, valid_for, &self.claim);
                 self.schedule(&mut state);
                 drop(state);
                 self.core.events.emit(&self.claim, self.token, What::Renewed);
                 return None;
             }
-            Ok(Standing::Held | Standing::HeldFor(_)) => {}
+            Ok(_) => {}
             Err(_) => state.renew_at = now + retry_after(self.claim.ttl),
         }
         self.schedule(&mut state);

@@ -4,7 +4,7 @@ use super::{Chosen, cases, cases_of_each_kind};
 use crate::case::Case;
 use crate::faulty::Renewals;
 use crate::kind::Kind;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, eventually, free, ms, taken};
+use crate::stage::{LONG, PATIENT, SHORT, Stage, free, ms, taken};
 use crate::verdict::{Failure, Outcome, ensure, unknown};
 use lockkeeper::LossReason;
 use lockkeeper::backend::Moment;
@@ -20,11 +20,8 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
         the_shortest_ttl_keeps_others_out_as_well,
         a_renewed_claim_outlives_its_ttl,
         a_late_release_leaves_the_next_holder_alone,
+        an_expired_claim_is_free_without_anyone_waiting,
     ));
-    cases.extend(match chosen.capability.session {
-        false => cases!("expiry": an_expired_claim_is_free_without_anyone_waiting),
-        true => cases!("expiry": a_claim_is_free_after_its_session_without_anyone_waiting),
-    });
     cases
 }
 
@@ -175,16 +172,6 @@ async fn an_expired_claim_is_free_without_anyone_waiting(stage: Arc<Stage>) -> O
     tokio::time::sleep(ms(400)).await;
     let taken = two.lock(&name).ttl(LONG).try_acquire().await?;
     ensure!(taken.is_some(), "it expired and yet could not be taken");
-    drop(taken);
-    free(&one, &name).await
-}
-
-async fn a_claim_is_free_after_its_session_without_anyone_waiting(stage: Arc<Stage>) -> Outcome {
-    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
-    let name = stage.name("forgotten");
-    one.lock(&name).ttl(ms(200)).acquire().await?.detach();
-    let lock = two.lock(&name).ttl(LONG);
-    let taken = eventually("it is free again", async || Ok(lock.try_acquire().await?)).await?;
     drop(taken);
     free(&one, &name).await
 }

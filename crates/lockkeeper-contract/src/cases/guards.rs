@@ -2,11 +2,10 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, free, taken};
+use crate::stage::{LONG, SHORT, Stage, free, most_of_long, taken};
 use crate::verdict::{Outcome, ensure};
 use lockkeeper::backend::Moment;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) fn cases(_: &Chosen) -> Vec<Case> {
     cases!("guards":
@@ -120,8 +119,7 @@ async fn what_they_say_of_themselves_is_so(stage: Arc<Stage>) -> Outcome {
     let guard = keeper.lock(&name).ttl(LONG).acquire().await?;
     ensure!(guard.name().as_str() == name, "the name is {:?}", guard.name());
     ensure!(guard.remaining() < LONG, "it is valid for no less than its ttl");
-    // As long as the store's session with the keeper, where that is shorter than the ttl.
-    let least = if keeper.capability().session { Duration::ZERO } else { PATIENT };
+    let least = most_of_long(&keeper.capability());
     ensure!(guard.remaining() > least, "it is valid for {:?}", guard.remaining());
     ensure!(guard.until_others() <= LONG, "others are kept out for longer than the ttl");
     ensure!(!guard.lost().is_cancelled() && guard.lost_reason().is_none(), "it counts as lost");

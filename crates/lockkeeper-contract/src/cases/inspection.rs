@@ -2,12 +2,11 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, queue_of, seen, taken};
+use crate::stage::{LONG, PATIENT, SHORT, Stage, most_of_long, queue_of, seen, taken};
 use crate::verdict::{Failure, Outcome, ensure};
 use lockkeeper::backend::Mode;
 use lockkeeper::{ErrorKind, FencingToken, LossReason};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     if !chosen.inspects {
@@ -52,8 +51,7 @@ async fn a_holder_is_shown_as_it_is(stage: Arc<Stage>) -> Outcome {
     ensure!(holder.note == "why", "{holder:?}");
     let pid = format!("pid {}", std::process::id());
     ensure!(holder.whom.contains(&pid), "{holder:?}");
-    // With the session, where claims live on one.
-    let least = if two.capability().session { Duration::ZERO } else { PATIENT };
+    let least = most_of_long(&one.capability());
     ensure!(holder.expires_in <= LONG && holder.expires_in > least, "{holder:?}");
     ensure!(holder.held_for < PATIENT, "{holder:?}");
     ensure!(two.list(stage.prefix()).await?.len() == 1, "it is not listed");

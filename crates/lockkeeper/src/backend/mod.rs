@@ -114,8 +114,7 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 pub enum Standing {
     /// Held for a whole ttl from the moment the renewal was sent.
     Held,
-    /// Held for so long from the moment the renewal was sent, or for a whole ttl if that is less:
-    /// where claims live no longer than the keeper's session with the store.
+    /// Held for this long from then, where the store cannot vouch for a whole ttl.
     HeldFor(Duration),
     /// No longer ours.
     Lost(LossReason),
@@ -165,9 +164,9 @@ pub struct Capability {
     pub notified: bool,
     /// Claims and tokens survive a restart of the store.
     pub durable: bool,
-    /// Claims live as long as the keeper's session with the store, whatever their own ttl: that
-    /// of a process that died is free when its session ends, and none is valid for longer than a
-    /// session lasts without a sign of life.
+    /// Claims live in a session that the keeper has with the store. A ttl longer than what the
+    /// session is good for is cut to that; a process that dies frees its claims when the store
+    /// ends the session, whatever their ttl; one that lives frees each of them at its ttl.
     pub session: bool,
 }
 

@@ -79,7 +79,7 @@ impl Lease for EtcdLease {
         let debt = Debt::of(&self.entry);
         if linger.is_zero() {
             self.shared.debts.owe(self.claim.id, debt.clone());
-            return self.shared.pay(self.claim.id, &debt).await;
+            return self.shared.debts.pay(self.claim.id, &debt).await;
         }
         let id = self.claim.id;
         self.shared.debts.owe(id, debt.later(Moment::now() + linger));
@@ -93,5 +93,14 @@ impl Lease for EtcdLease {
         let target = Target { key, range_end: Vec::new(), from: self.entry.seen + 1 };
         let ear = Ear::Holder(Arc::new(alarm), self.entry.term.lease);
         self.listening = Some(self.shared.listener.listen(target, ear));
+    }
+}
+
+impl Drop for EtcdLease {
+    fn drop(&mut self) {
+        // Still owed, so it was detached: its key goes when the claim is over.
+        if let Some(due) = self.shared.debts.due_at(self.claim.id) {
+            self.shared.listener.mind(self.claim.id, due);
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! other clients have one inside; it ends with its keeper, and is started again on whatever
 //! runtime next needs it.
 
+use super::debt::Debts;
 use super::link::Link;
 use super::lock;
 use super::proto::{
@@ -12,8 +13,8 @@ use super::proto::{
     WatchOrder, WatchRequest, WatchResponse, path,
 };
 use super::record;
-use crate::backend::{Alarm, LossReason, Moment};
-use std::collections::{HashMap, VecDeque};
+use crate::backend::{Alarm, ClaimId, LossReason, Moment};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -65,6 +66,8 @@ struct Board {
     watches: HashMap<i64, Watch>,
     /// Watches to begin later, in order.
     later: VecDeque<(Moment, i64)>,
+    /// Claims that were detached, by when their keys are to go.
+    detached: BTreeSet<(Moment, ClaimId)>,
     orders: Option<mpsc::UnboundedSender<Order>>,
 }
 
@@ -72,13 +75,14 @@ struct Board {
 enum Order {
     Begin(i64),
     End(i64),
-    /// There is something to begin later.
+    /// There is something to do later.
     Mind,
 }
 
 #[derive(Debug)]
 pub(super) struct Listener {
     link: Arc<Link>,
+    debts: Arc<Debts>,
     board: Arc<Mutex<Board>>,
 }
 
@@ -90,8 +94,8 @@ pub(super) struct Listening {
 }
 
 impl Listener {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, board: Arc::default() }
+    pub(super) fn new(link: Arc<Link>, debts: Arc<Debts>) -> Self {
+        Self { link, debts, board: Arc::default() }
     }
 
     /// Begins to watch: at once from now on, a little later from a revision that is past anyway.
@@ -113,10 +117,20 @@ impl Listener {
         Listening { id, board: self.board.clone() }
     }
 
+    /// Sees to it that the key of a detached claim goes when it is due.
+    pub(super) fn mind(&self, claim: ClaimId, due: Moment) {
+        let mut board = lock(&self.board);
+        board.detached.insert((due, claim));
+        self.ensure(&mut board);
+        if let Some(orders) = &board.orders {
+            let _ = orders.send(Order::Mind);
+        }
+    }
+
     /// Makes sure that the stream has a driver, where there is anything to listen for.
     pub(super) fn revive(&self) {
         let mut board = lock(&self.board);
-        if !board.watches.is_empty() {
+        if !board.watches.is_empty() || !board.detached.is_empty() {
             self.ensure(&mut board);
         }
     }
@@ -128,7 +142,8 @@ impl Listener {
         // Without a runtime, renewals look for themselves.
         let Ok(runtime) = Handle::try_current() else { return };
         let (orders, taken) = mpsc::unbounded_channel();
-        let driver = Driver { link: self.link.clone(), board: Arc::downgrade(&self.board) };
+        let (link, debts) = (self.link.clone(), self.debts.clone());
+        let driver = Driver { link, debts, board: Arc::downgrade(&self.board) };
         runtime.spawn(driver.drive(taken));
         board.orders = Some(orders);
     }
@@ -168,6 +183,7 @@ impl Drop for Listening {
 /// Reads the stream.
 struct Driver {
     link: Arc<Link>,
+    debts: Arc<Debts>,
     board: Weak<Mutex<Board>>,
 }
 
@@ -213,7 +229,7 @@ impl Driver {
             };
             tokio::select! {
                 order = orders.recv() => if order.is_none() { return false },
-                () = reached(next) => {}
+                () = reached(next) => self.pay_for_the_detached().await,
             }
         }
     }
@@ -248,7 +264,10 @@ impl Driver {
                     Some(Order::Mind) => next = self.begin_due(asking),
                 },
                 () = self.link.replaced(number) => return true,
-                () = reached(next) => next = self.begin_due(asking),
+                () = reached(next) => {
+                    self.pay_for_the_detached().await;
+                    next = self.begin_due(asking);
+                }
             }
         }
     }
@@ -268,6 +287,21 @@ impl Driver {
         let due: Vec<i64> = due.map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| board.begin(id, asking));
         next
+    }
+
+    async fn pay_for_the_detached(&self) {
+        let mut due = Vec::new();
+        if let Some(board) = self.board.upgrade() {
+            let (now, mut board) = (Moment::now(), lock(&board));
+            let detached = board.detached.extract_if(.., |(due, _)| *due <= now);
+            due.extend(detached.map(|(_, claim)| claim));
+        }
+        for claim in due {
+            // What fails here is paid with a sign of life.
+            if let Some(debt) = self.debts.of(claim) {
+                let _ = self.debts.pay(claim, &debt).await;
+            }
+        }
     }
 
     /// Passes on what etcd said; `false` when the stream is of no use any more.
@@ -347,7 +381,9 @@ impl Board {
                 watch.due = true;
             }
         }
-        self.later.front().map(|(due, _)| (*due).max(now + TICK))
+        let later = self.later.front().map(|(due, _)| (*due).max(now + TICK));
+        let detached = self.detached.first().map(|(due, _)| *due);
+        later.into_iter().chain(detached).min()
     }
 
     fn begin(&mut self, id: i64, asking: &Asking) {

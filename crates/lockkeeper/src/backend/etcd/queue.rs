@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) link: Arc<Link>,
     pub(super) session: Session,
     pub(super) listener: Listener,
-    pub(super) debts: Debts,
+    pub(super) debts: Arc<Debts>,
     pub(super) prefix: String,
 }
 
@@ -59,10 +59,11 @@ impl Etcd {
         // To know now whether we are let in. The session begins when it is needed.
         let probe = requests::one(format!("{prefix}\u{1}").into_bytes());
         let _: RangeResponse = link.call(path::RANGE, &probe).await?;
+        let debts = Arc::new(Debts::new(link.clone(), prefix.clone()));
         let shared = Shared {
             session: Session::new(link.clone(), session),
-            listener: Listener::new(link.clone()),
-            debts: Debts::default(),
+            listener: Listener::new(link.clone(), debts.clone()),
+            debts,
             link,
             prefix,
         };
@@ -164,7 +165,7 @@ impl Backend for Etcd {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         match self.shared.debts.of(claim.id) {
-            Some(debt) => self.shared.pay(claim.id, &debt).await,
+            Some(debt) => self.shared.debts.pay(claim.id, &debt).await,
             // It never had a key, or has none any more.
             None => Ok(()),
         }
@@ -282,7 +283,7 @@ impl Shared {
     pub(super) async fn leave(&self, claim: &Claim, entry: &Entry) -> Result<()> {
         let debt = Debt::of(entry);
         self.debts.owe(claim.id, debt.clone());
-        self.pay(claim.id, &debt).await
+        self.debts.pay(claim.id, &debt).await
     }
 
     /// Shows that we live, unless someone did recently; and does what was left to do.
@@ -291,7 +292,7 @@ impl Shared {
             if term.is_gone() {
                 self.gone(term);
             }
-            self.pay_what_is_due().await;
+            self.debts.pay_what_is_due().await;
         }
         Ok(())
     }

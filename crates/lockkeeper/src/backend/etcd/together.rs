@@ -41,7 +41,7 @@ pub(super) async fn acquire(etcd: &Etcd, claims: &[Claim]) -> Result<Together> {
         if taken.is_none() {
             // Whatever was in the way, one after another it is found out.
             for (claim, ticket) in claims.iter().zip(&tickets) {
-                shared.pay(claim.id, &Debt::in_doubt(ticket, term.lease)).await?;
+                shared.debts.pay(claim.id, &Debt::in_doubt(ticket, term.lease)).await?;
             }
         }
         return Ok(taken.map_or(Together::OneByOne, Together::Busy));
