@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Sequencer, Standing,
+    Together,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -144,6 +145,19 @@ impl Backend for Faulty {
         }
         let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
         Ok(Some(Grant { lease: Box::new(lease), ..grant }))
+    }
+
+    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
+        let together = self.inner.acquire_together(claims).await?;
+        let Together::Granted(grants) = together else { return Ok(together) };
+        if one_of(&self.switches.answers_to_lose) {
+            return Err(fault("the answer was lost"));
+        }
+        let faulty = |grant: Grant| {
+            let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
+            Grant { lease: Box::new(lease), ..grant }
+        };
+        Ok(Together::Granted(grants.into_iter().map(faulty).collect()))
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {

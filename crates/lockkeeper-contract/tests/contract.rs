@@ -19,12 +19,19 @@ fn shared(label: &str, store: Arc<dyn Backend>) -> Subject {
     })
 }
 
-/// Every recipe of the Redis that `cargo xtask test` has started.
+/// Every recipe of the servers that `cargo xtask test` has started.
 fn of_the_lab() -> Vec<(String, String)> {
-    let Ok(redis) = std::env::var("LOCKKEEPER_LAB_REDIS") else { return Vec::new() };
-    let recipes = lockkeeper::recipes().into_iter().filter(|recipe| recipe.scheme == "redis");
-    let url = |name: &str| (format!("{redis}?recipe={name}"), format!("redis-{name}"));
-    recipes.map(|recipe| url(recipe.name)).collect()
+    let mut urls = Vec::new();
+    if let Ok(redis) = std::env::var("LOCKKEEPER_LAB_REDIS") {
+        let recipes = lockkeeper::recipes().into_iter().filter(|recipe| recipe.scheme == "redis");
+        let url = |name: &str| (format!("{redis}?recipe={name}"), format!("redis-{name}"));
+        urls.extend(recipes.map(|recipe| url(recipe.name)));
+    }
+    if let Ok(etcd) = std::env::var("LOCKKEEPER_LAB_ETCD") {
+        // Short enough that the killed do not hold up the suite.
+        urls.push((format!("{etcd}?session=4s"), "etcd".to_owned()));
+    }
+    urls
 }
 
 fn trials_of(url: &str, label: &str) -> Vec<Trial> {

@@ -39,7 +39,7 @@ enum Verb {
     /// Try locks of ours and of other libraries against each other
     Interop {
         /// The store that they meet on
-        #[arg(value_parser = ["redis", "zookeeper"])]
+        #[arg(value_parser = ["redis", "zookeeper", "etcd"])]
         store: String,
         /// What a test program takes: a part of the names of trials, --list, --test-threads
         #[arg(last = true)]

@@ -63,7 +63,7 @@ impl Address {
 }
 
 #[cfg_attr(
-    not(any(feature = "redis", feature = "zookeeper")),
+    not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
     allow(dead_code, reason = "only stores on a network have these")
 )]
 impl Address {

@@ -57,6 +57,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             }
             Ok(Arc::new(memory::Memory::new()))
         }
+        #[cfg(feature = "etcd")]
+        "etcd" => crate::backend::etcd::open(&address).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
             crate::backend::redis::open(&address).await
@@ -139,6 +141,15 @@ pub fn recipes() -> Vec<Recipe> {
             capability: memory::CAPABILITY,
             feature: None,
             compiled: true,
+        },
+        Recipe {
+            scheme: "etcd",
+            name: "queue",
+            example: "etcd://127.0.0.1",
+            about: "keys in etcd, shared with Go's concurrency package and etcdctl lock",
+            capability: ETCD,
+            feature: Some("etcd"),
+            compiled: cfg!(feature = "etcd"),
         },
         Recipe {
             scheme: "redis",
@@ -228,6 +239,16 @@ pub fn recipes() -> Vec<Recipe> {
 /// What `sqlite:` promises.
 pub(crate) const SQLITE: Capability =
     Capability { reach: crate::backend::Reach::Machine, durable: true, ..memory::CAPABILITY };
+
+/// What `etcd://` promises.
+pub(crate) const ETCD: Capability = Capability {
+    reach: crate::backend::Reach::Network,
+    // A claim further back in the queue cannot hold beside the one in front.
+    reentrant: false,
+    durable: true,
+    session: true,
+    ..memory::CAPABILITY
+};
 
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =

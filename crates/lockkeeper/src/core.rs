@@ -1,6 +1,6 @@
 //! What the parts of one keeper share, and the one way from a claim to a guard.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Together};
 use crate::claim::{Claim, ClaimIds};
 use crate::clock::Moment;
 use crate::completing::Completing;
@@ -147,6 +147,18 @@ impl Core {
         outcome
     }
 
+    /// Makes all the claims at once, where the store can and no owner has one of the names.
+    pub(crate) async fn acquire_together(
+        self: &Arc<Self>,
+        attempts: Vec<Attempt>,
+    ) -> Result<AllAtOnce> {
+        let known = |attempt: &Attempt| attempt.named_owner && self.reentry.knows(&attempt.claim);
+        if attempts.len() < 2 || attempts.iter().any(known) {
+            return Ok(AllAtOnce::OneByOne);
+        }
+        self.completing(contend_together(self.clone(), attempts))?.await
+    }
+
     fn with_queued_event(self: &Arc<Self>, claim: &Claim, patience: Patience) -> Patience {
         if patience.is_over() {
             return patience;
@@ -224,6 +236,50 @@ async fn contend(
             core.events.emit(&attempt.claim, None, What::Queued { place: None });
         }
         backoff.pause(&patience, attempt.claim.id.spread(32)).await;
+    }
+}
+
+/// What became of claims made at once.
+pub(crate) enum AllAtOnce {
+    Held(Vec<Guard>),
+    Busy(usize),
+    OneByOne,
+}
+
+/// Makes all the claims in one step. Nothing of them is left in the store unless guards come back.
+async fn contend_together(core: Arc<Core>, attempts: Vec<Attempt>) -> Result<AllAtOnce> {
+    let claims: Vec<Claim> = attempts.iter().map(|attempt| attempt.claim.clone()).collect();
+    let grants = match core.backend.acquire_together(&claims).await {
+        Ok(Together::Granted(grants)) => grants,
+        Ok(Together::Busy(index)) => return Ok(AllAtOnce::Busy(index)),
+        Ok(Together::OneByOne) => return Ok(AllAtOnce::OneByOne),
+        Err(error) => {
+            if error.leaves_doubt() {
+                claims.into_iter().for_each(|claim| core.withdraw(claim));
+            }
+            return Err(error);
+        }
+    };
+    let mut guards = Vec::with_capacity(grants.len());
+    for (attempt, grant) in attempts.iter().zip(grants) {
+        match Hold::begin(&core, attempt.claim.clone(), grant, attempt.bounds) {
+            Ok(hold) => {
+                if attempt.named_owner {
+                    core.reentry.remember(&hold);
+                }
+                guards.push(Guard::new(hold));
+            }
+            Err(mut late) => {
+                if late.release(Duration::ZERO).await.is_err() {
+                    core.withdraw(attempt.claim.clone());
+                }
+            }
+        }
+    }
+    // If some came too late, the others are given back as their guards go.
+    match guards.len() == attempts.len() {
+        true => Ok(AllAtOnce::Held(guards)),
+        false => Ok(AllAtOnce::OneByOne),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::claim::{FencingToken, Mode};
 use crate::clock::Moment;
-use crate::core::Core;
+use crate::core::{AllAtOnce, Core};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, lost_error};
 use crate::lock::timed_out;
@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Several locks, acquired all or none.
 ///
-/// They are taken in one global order, that of their names' bytes, whatever order they are given
-/// in: so no two callers wait for each other in a circle. A name given twice counts once.
+/// They are taken in one step where the store has one and all are free; else in one global order,
+/// that of their names' bytes, whatever order they are given in: so no two callers wait for each
+/// other in a circle. A name given twice counts once.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
@@ -93,26 +94,28 @@ impl Multi {
         if names.is_empty() {
             return Err(Error::new(ErrorKind::InvalidName, "no names were given to lock"));
         }
-        let signal = Arc::new(CancellationToken::new());
+        let attempt = |name: &Name| self.terms.attempt(&self.core, name.clone(), Mode::Exclusive);
+        let attempts = names.iter().map(attempt).collect::<Result<Vec<_>>>()?;
+        let in_a_hurry = until.is_some_and(|until| until.remaining().is_zero());
+        match self.core.acquire_together(attempts).await? {
+            AllAtOnce::Held(guards) => return MultiGuard::of(guards).map(Ok),
+            AllAtOnce::Busy(index) if in_a_hurry => {
+                let name = names.swap_remove(index.min(names.len() - 1));
+                return Ok(Err(Missing { name, place: None }));
+            }
+            // One after another they wait their turn, which the store could not do for all.
+            AllAtOnce::Busy(_) | AllAtOnce::OneByOne => {}
+        }
         let mut guards = Vec::with_capacity(names.len());
         for name in names {
             let attempt = self.terms.attempt(&self.core, name.clone(), Mode::Exclusive)?;
             let mut place = None;
             match self.core.acquire(attempt, Patience::until(until), &mut place).await? {
-                Some(guard) => {
-                    // One signal for all: losing any of them is losing the whole.
-                    guard.signal_loss_to(&signal);
-                    guards.push(guard);
-                }
+                Some(guard) => guards.push(guard),
                 None => return Ok(Err(Missing { name, place })),
             }
         }
-        let all = MultiGuard { guards, lost: signal.child_token(), signal };
-        match all.first_lost() {
-            // While we waited for the others.
-            Some((guard, reason)) => Err(lost_error(guard.name(), Some(reason))),
-            None => Ok(Ok(all)),
-        }
+        MultiGuard::of(guards).map(Ok)
     }
 }
 
@@ -133,6 +136,19 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
+    /// All of them as one; an error if any is lost already.
+    fn of(guards: Vec<Guard>) -> Result<Self> {
+        let signal = Arc::new(CancellationToken::new());
+        // One signal for all: losing any of them is losing the whole.
+        guards.iter().for_each(|guard| guard.signal_loss_to(&signal));
+        let all = Self { guards, lost: signal.child_token(), signal };
+        match all.first_lost() {
+            // While we waited for the others.
+            Some((guard, reason)) => Err(lost_error(guard.name(), Some(reason))),
+            None => Ok(all),
+        }
+    }
+
     /// The names, in the order they were taken.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.guards.iter().map(Guard::name)

@@ -53,6 +53,12 @@ impl Reentry {
         Ok(hold.add_stake().then_some(Entry::Again(hold)))
     }
 
+    /// Whether the owner has, or had a moment ago, anything on the name.
+    pub(crate) fn knows(&self, claim: &Claim) -> bool {
+        let key = (claim.name.clone(), claim.owner.clone());
+        self.with(|places| places.contains_key(&key))
+    }
+
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
         self.with(|places| places.insert(key(hold), Place::Held(Arc::downgrade(hold))));
     }

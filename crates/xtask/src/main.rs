@@ -9,7 +9,7 @@ usage: cargo xtask COMMAND
 
   test       everything that must hold: format, lints, docs, tests, examples, licences
   setup      install the servers that the tests use, if they are missing
-  interop    locks of ours and of other libraries, against each other: interop redis
+  interop    locks of ours and of other libraries, against each other: interop etcd
   servers    start one of each server and print their URLs
   bench      the figures the README names, as ratios measured in one run
   table      print the capability table of the README";
@@ -105,6 +105,10 @@ const STEPS: &[Step] = &[
     step(
         "tests without features",
         &["test", "--package", "lockkeeper", "--no-default-features", "--lib", "--test", "it"],
+    ),
+    step(
+        "locks of other libraries on etcd",
+        &["run", "--quiet", "--package", "lockkeeper-lab", "--", "interop", "etcd"],
     ),
     step(
         "locks of other libraries on Redis",

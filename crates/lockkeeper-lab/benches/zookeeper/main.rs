@@ -132,8 +132,8 @@ async fn our_cycles(keeper: &Keeper, tasks: usize) -> Result<Duration> {
 fn peer_cycles(peer: &mut Peer) -> Result<Duration> {
     peer.tell(&format!("bench one {CYCLES}"))?;
     let said = peer.hear()?;
-    let nanos = said.strip_prefix("took ").context("no time")?.parse()?;
-    Ok(Duration::from_nanos(nanos) / CYCLES)
+    let seconds = said.strip_prefix("took ").context("no time")?.parse()?;
+    Ok(Duration::from_secs_f64(seconds) / CYCLES)
 }
 
 /// From the delete of a node in one session until another knows of it.

@@ -15,6 +15,11 @@ const NODE_REDLOCK: [(&str, &str); 3] = [
     ("package-lock.json", include_str!("../../interop/redis/node_redlock/package-lock.json")),
     ("peer.js", include_str!("../../interop/redis/node_redlock/peer.js")),
 ];
+const GO_CONCURRENCY: [(&str, &str); 3] = [
+    ("go.mod", include_str!("../../interop/etcd/go/go.mod")),
+    ("go.sum", include_str!("../../interop/etcd/go/go.sum")),
+    ("main.go", include_str!("../../interop/etcd/go/main.go")),
+];
 
 const CURATOR: [(&str, &str); 2] = [
     ("pom.xml", include_str!("../../interop/zookeeper/curator/pom.xml")),
@@ -103,6 +108,17 @@ impl Cache {
         let mut command = python(&folder);
         command.arg(folder.join("peer.py"));
         Ok(command)
+    }
+
+    /// The program that locks with Go's concurrency package for etcd.
+    ///
+    /// # Errors
+    /// When there is no Go, or the package cannot be fetched.
+    pub fn go_concurrency(&self) -> Result<Command> {
+        let folder = self.installed("go_concurrency", &GO_CONCURRENCY, &|folder| {
+            run(Command::new("go").args(["build", "-o", "peer", "."]).current_dir(folder))
+        })?;
+        Ok(Command::new(folder.join("peer")))
     }
 
     /// The folder `name` with `files` in it, on which `install` was run. That is done once, and

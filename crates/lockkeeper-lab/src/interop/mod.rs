@@ -18,6 +18,7 @@
 //! Times are in milliseconds. What else went wrong is `error` and why. A peer ends when its input
 //! does, so none outlives a run that was killed.
 
+mod etcd;
 mod install;
 mod ours;
 mod peer;
@@ -57,7 +58,12 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
             let url = server.url();
             (server, zookeeper::trials(&url, &cache, lab.folder()))
         }
-        other => bail!("no other library is tried on {other:?}: it is redis or zookeeper"),
+        "etcd" => {
+            let server = lab.etcd().start()?;
+            let url = server.url();
+            (server, etcd::trials(&url, &cache))
+        }
+        other => bail!("no other library is tried on {other:?}: it is redis, zookeeper or etcd"),
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(server);

@@ -4,6 +4,8 @@
 //! with a limit, renewal, noticing loss, re-entry, releasing on drop and cancel safety are
 //! written once, in the core, and come for free.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -42,6 +44,17 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// be cancel safe; in exchange every request in it must have a time limit of its own.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>>;
 
+    /// Takes all the claims, which are on different names, in one atomic step and without waiting,
+    /// or none of them. Where a store has no such step, as by default, they are taken one after
+    /// another instead.
+    ///
+    /// Driven to completion as `acquire` is; when it fails in a way that leaves doubt, every one of
+    /// the claims is withdrawn.
+    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
+        let _ = claims;
+        Ok(Together::OneByOne)
+    }
+
     /// Removes whatever this claim may have left in the store: called, and retried, after
     /// `acquire` failed in a way that leaves doubt. Removes nothing of anyone else.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
@@ -53,6 +66,17 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         None
     }
+}
+
+/// What became of claims made together.
+#[derive(Debug)]
+pub enum Together {
+    /// All won: their grants, in the order of the claims.
+    Granted(Vec<Grant>),
+    /// None did, since another has the name of the claim with this index.
+    Busy(usize),
+    /// Nothing was done: they have to be taken one after another.
+    OneByOne,
 }
 
 /// A claim that won.

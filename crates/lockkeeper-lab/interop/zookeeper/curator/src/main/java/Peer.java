@@ -114,14 +114,14 @@ public final class Peer {
         }
     }
 
-    /** So many times taken and given back: the nanoseconds that it took. */
+    /** So many times taken and given back: the seconds that it took. */
     private static String bench(InterProcessMutex lock, int rounds) throws Exception {
         long begin = System.nanoTime();
         for (int round = 0; round < rounds; round++) {
             lock.acquire();
             lock.release();
         }
-        return "took " + (System.nanoTime() - begin);
+        return "took " + (System.nanoTime() - begin) / 1e9;
     }
 
     private static synchronized void say(String line) {

@@ -1,0 +1,350 @@
+//! The queue of claims that the keys below a name are.
+
+use super::debt::{Debt, Debts};
+use super::lease::EtcdLease;
+use super::link::Link;
+use super::listener::Listener;
+use super::lock;
+use super::place::{self, Behind, Place};
+use super::proto::{RangeResponse, TxnRequest, TxnResponse, path};
+use super::requests::{self, Ticket, first_of, reads};
+use super::session::{Session, Term};
+use super::trouble::Trouble;
+use super::{together, view};
+use crate::backend::{
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Moment, Name,
+    Patience, Together,
+};
+use crate::error::Result;
+use async_trait::async_trait;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The queue in etcd; opened by [`connect`](crate::connect()).
+#[derive(Debug)]
+pub struct Etcd {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What a backend and its leases share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) link: Arc<Link>,
+    pub(super) session: Session,
+    pub(super) listener: Listener,
+    pub(super) debts: Arc<Debts>,
+    pub(super) prefix: String,
+}
+
+/// A claim that has its key.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) ticket: Ticket,
+    pub(super) term: Arc<Term>,
+    pub(super) created: i64,
+    /// The revision at which the key was there.
+    pub(super) seen: i64,
+}
+
+/// What became of stepping into the line.
+pub(super) enum Entered {
+    At(Entry, Place),
+    /// Something was in the way that is not any more.
+    Again,
+}
+
+impl Etcd {
+    pub(super) async fn open(link: Arc<Link>, prefix: String, session: Duration) -> Result<Self> {
+        // To know now whether we are let in. The session begins when it is needed.
+        let probe = requests::one(format!("{prefix}\u{1}").into_bytes());
+        let _: RangeResponse = link.call(path::RANGE, &probe).await?;
+        let debts = Arc::new(Debts::new(link.clone(), prefix.clone()));
+        let shared = Shared {
+            session: Session::new(link.clone(), session),
+            listener: Listener::new(link.clone(), debts.clone()),
+            debts,
+            link,
+            prefix,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The grant of a claim found at the head by a request sent then; `None` when its session
+    /// may be over meanwhile.
+    pub(super) fn grant(&self, claim: &Claim, entry: Entry, sent: Moment) -> Option<Grant> {
+        let valid_for = claim.ttl.min(entry.term.end().since(sent));
+        if valid_for.is_zero() {
+            self.shared.debts.owe(claim.id, Debt::of(&entry));
+            return None;
+        }
+        let token = place::token(entry.created);
+        let lease = EtcdLease::new(self.shared.clone(), claim, entry, sent + valid_for);
+        Some(Grant { lease: Box::new(lease), token, sent, valid_for })
+    }
+
+    /// Takes the name if that can be without waiting, and writes nothing if not.
+    async fn take_now(&self, claim: &Claim) -> Result<Option<Grant>> {
+        let shared = &*self.shared;
+        // Nobody may have come after this revision; none at all while it is zero.
+        let mut alone_since = 0;
+        loop {
+            let term = shared.session.term().await?;
+            let ticket = Ticket::new(&shared.prefix, claim, &term);
+            let sent = Moment::now();
+            let request = ticket.enter_unless_joined(&shared.prefix, claim, &term, alone_since);
+            let Some(answer) = shared.ask(claim, &ticket, &term, &request).await? else { continue };
+            let revision = answer.header.map_or(0, |header| header.revision);
+            if answer.succeeded {
+                let entry = Entry { ticket, term, created: revision, seen: revision };
+                match self.grant(claim, entry, sent) {
+                    Some(grant) => return Ok(Some(grant)),
+                    None => continue,
+                }
+            }
+            let mut reads = reads(answer.responses);
+            if let Some(mine) = first_of(reads.next()) {
+                // Ours, by a request whose answer was lost.
+                let created = mine.create_revision;
+                let entry = Entry { ticket, term, created, seen: revision };
+                let (sent, place) = shared.look_or_owe(claim, &entry).await?;
+                if place == Place::Head {
+                    return Ok(self.grant(claim, entry, sent));
+                }
+                shared.leave(claim, &entry).await?;
+                return Ok(None);
+            }
+            let doubt = first_of(reads.next()).map(|kv| kv.value).unwrap_or_default();
+            let cleared = *lock(&term.doubt) == doubt;
+            *lock(&term.doubt) = doubt;
+            let there = reads.next().unwrap_or_default().kvs;
+            if there.is_empty() && !cleared {
+                continue;
+            }
+            let is_taken = |kvs: &[_]| {
+                let (holders, waiting) = place::part(&ticket.line, kvs);
+                let modes = holders.iter().filter_map(|kv| {
+                    Some((super::record::mode_of(&kv.value), place::token(kv.create_revision)?))
+                });
+                !waiting.is_empty() || !claim.mode.fits(modes)
+            };
+            if is_taken(&there) {
+                return Ok(None);
+            }
+            alone_since = revision;
+            if claim.mode == Mode::Exclusive {
+                // What was first in the range is of a longer name; there may be more behind it.
+                let everyone: RangeResponse =
+                    shared.link.call(path::RANGE, &ticket.everyone()).await?;
+                if is_taken(&everyone.kvs) {
+                    return Ok(None);
+                }
+                alone_since = everyone.header.map_or(0, |header| header.revision);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Etcd {
+    fn capability(&self) -> Capability {
+        crate::connect::ETCD
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        if patience.is_over() {
+            self.take_now(claim).await
+        } else {
+            self.wait(claim, patience).await
+        }
+    }
+
+    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
+        together::acquire(self, claims).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        match self.shared.debts.of(claim.id) {
+            Some(debt) => self.shared.debts.pay(claim.id, &debt).await,
+            // It never had a key, or has none any more.
+            None => Ok(()),
+        }
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+impl Shared {
+    /// Asks for a key, keeping the session alive meanwhile if that is due. `None` when the
+    /// session turned out to be over: then there is no key.
+    async fn ask(
+        &self,
+        claim: &Claim,
+        ticket: &Ticket,
+        term: &Arc<Term>,
+        request: &TxnRequest,
+    ) -> Result<Option<TxnResponse>> {
+        let asked = self.ask_alive(term, request).await;
+        if asked.is_err() {
+            self.debts.owe(claim.id, Debt::in_doubt(ticket, term.lease));
+        }
+        asked
+    }
+
+    /// As [`ask`](Self::ask), owing nothing if there is no answer.
+    pub(super) async fn ask_alive(
+        &self,
+        term: &Arc<Term>,
+        request: &TxnRequest,
+    ) -> Result<Option<TxnResponse>> {
+        let asking = self.link.try_call(path::TXN, request);
+        let answer: Result<TxnResponse, Trouble> = if Moment::now().since(term.sent()) > term.beat()
+        {
+            // Side by side, so that it costs no time.
+            let alive = self.keep_alive(term, term.beat());
+            tokio::join!(asking, alive).0
+        } else {
+            asking.await
+        };
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(trouble) if trouble.is_lease_gone() => {
+                self.gone(term);
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble.explain(self.link.shown())),
+        }
+    }
+
+    /// Steps into the line.
+    pub(super) async fn enter(&self, claim: &Claim, term: Arc<Term>) -> Result<Entered> {
+        let ticket = Ticket::new(&self.prefix, claim, &term);
+        let request = ticket.enter(&self.prefix, claim, &term);
+        let Some(answer) = self.ask(claim, &ticket, &term, &request).await? else {
+            return Ok(Entered::Again);
+        };
+        let revision = answer.header.map_or(0, |header| header.revision);
+        let mut reads = reads(answer.responses);
+        if answer.succeeded {
+            let line = reads.next().unwrap_or_default();
+            let entry = Entry { ticket, term, created: revision, seen: revision };
+            let place = match place_of_last(&entry.ticket, &line) {
+                Some(place) => place,
+                None => self.look_or_owe(claim, &entry).await?.1,
+            };
+            return Ok(Entered::At(entry, place));
+        }
+        match first_of(reads.next()) {
+            Some(mine) => {
+                let entry = Entry { ticket, term, created: mine.create_revision, seen: revision };
+                let place = self.look_or_owe(claim, &entry).await?.1;
+                Ok(Entered::At(entry, place))
+            }
+            None => {
+                let doubt = first_of(reads.next()).map(|kv| kv.value).unwrap_or_default();
+                *lock(&term.doubt) = doubt;
+                Ok(Entered::Again)
+            }
+        }
+    }
+
+    /// Where the claim is now, by a request sent then. Reads our own key too: a grant counts
+    /// only when that is still there.
+    pub(super) async fn look(&self, entry: &Entry) -> Result<(Moment, Place)> {
+        let Entry { ticket, created, .. } = entry;
+        let mut sent = Moment::now();
+        if ticket.mode == Mode::Exclusive {
+            let line: RangeResponse = self.link.call(path::RANGE, &ticket.up_to(*created)).await?;
+            match place_of_last(ticket, &line) {
+                // Its number counts those behind us too.
+                Some(Place::Waits { behind, .. }) => {
+                    return Ok((sent, Place::Waits { number: None, behind }));
+                }
+                Some(place) => return Ok((sent, place)),
+                None => sent = Moment::now(),
+            }
+        }
+        let line: RangeResponse = self.link.call(path::RANGE, &ticket.all_up_to(*created)).await?;
+        Ok((sent, place::find(&ticket.line, &line.kvs, &ticket.key, ticket.mode)))
+    }
+
+    /// As [`look`](Self::look), for a claim that is given up if there is no answer.
+    async fn look_or_owe(&self, claim: &Claim, entry: &Entry) -> Result<(Moment, Place)> {
+        let place = self.look(entry).await;
+        if place.is_err() {
+            self.debts.owe(claim.id, Debt::of(entry));
+        }
+        place
+    }
+
+    /// Leaves the line, or lets go of the name.
+    pub(super) async fn leave(&self, claim: &Claim, entry: &Entry) -> Result<()> {
+        let debt = Debt::of(entry);
+        self.debts.owe(claim.id, debt.clone());
+        self.debts.pay(claim.id, &debt).await
+    }
+
+    /// Shows that we live, unless someone did recently; and does what was left to do.
+    pub(super) async fn keep_alive(&self, term: &Arc<Term>, recently: Duration) -> Result<()> {
+        if term.keep_alive(&self.link, recently).await? {
+            if term.is_gone() {
+                self.gone(term);
+            }
+            self.debts.pay_what_is_due().await;
+        }
+        Ok(())
+    }
+
+    /// The session is over: so is everything on it.
+    pub(super) fn gone(&self, term: &Arc<Term>) {
+        term.declare_gone();
+        self.listener.lease_gone(term.lease);
+    }
+}
+
+/// Where the last of the line is, from what [`Ticket::last`] asks for; `None` when that is not
+/// enough to tell.
+fn place_of_last(ticket: &Ticket, line: &RangeResponse) -> Option<Place> {
+    if ticket.mode != Mode::Exclusive {
+        return Some(place::find(&ticket.line, &line.kvs, &ticket.key, ticket.mode));
+    }
+    match &line.kvs[..] {
+        [] => Some(Place::Nowhere),
+        [last, ..] if last.key != ticket.key => {
+            if ticket.line.has(&last.key) {
+                Some(Place::Nowhere)
+            } else {
+                None
+            }
+        }
+        [_] => Some(Place::Head),
+        [_, before, ..] if ticket.line.has(&before.key) => Some(Place::Waits {
+            number: usize::try_from(line.count - 1).ok(),
+            behind: Behind::Key(before.key.clone()),
+        }),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Inspector for Etcd {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        view::list(&self.shared, prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        view::show(&self.shared, name).await
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        view::break_hold(&self.shared, name, token, reason).await
+    }
+}
+
+impl fmt::Display for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.shared.link.shown())
+    }
+}

@@ -1,0 +1,188 @@
+//! Waiting in the queue.
+
+use super::debt::Debt;
+use super::listener::{Ear, Listening, Target};
+use super::place::{Behind, Place};
+use super::queue::{Entered, Entry, Etcd};
+use crate::backend::{Claim, Grant, Moment, Patience};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A claim looks for itself this often, should everything else have failed it.
+const RECHECK: Duration = Duration::from_secs(10);
+/// How long etcd may be away before those who wait are told.
+const FORBEARANCE: Duration = Duration::from_secs(10);
+/// The pause after a request that was not answered.
+const PAUSE: Duration = Duration::from_millis(200);
+
+enum Turn {
+    Granted(Grant),
+    Over,
+    /// Our key is gone, or its session: to the end of the queue.
+    AskAgain,
+}
+
+impl Etcd {
+    /// Steps into the line, and waits for its turn if it must.
+    pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        loop {
+            let term = self.shared.session.term().await?;
+            let sent = Moment::now();
+            let turn = match self.shared.enter(claim, term).await? {
+                Entered::At(entry, Place::Head) => match self.grant(claim, entry, sent) {
+                    Some(grant) => Turn::Granted(grant),
+                    None => Turn::AskAgain,
+                },
+                Entered::At(entry, place) => self.turn(claim, patience, entry, place).await?,
+                Entered::Again => Turn::AskAgain,
+            };
+            match turn {
+                Turn::Granted(grant) => return Ok(Some(grant)),
+                Turn::Over => return Ok(None),
+                // The key of a session that ended is left to end with it; one that may not have
+                // ended is owed.
+                Turn::AskAgain if patience.is_over() => return Ok(None),
+                Turn::AskAgain => {}
+            }
+        }
+    }
+
+    async fn turn(
+        &self,
+        claim: &Claim,
+        patience: &Patience,
+        entry: Entry,
+        mut place: Place,
+    ) -> Result<Turn> {
+        let shared = &*self.shared;
+        let look = Arc::new(Notify::new());
+        let own =
+            Target { key: entry.ticket.key.clone(), range_end: Vec::new(), from: entry.seen + 1 };
+        let _own = shared.listener.listen(own, Ear::Waiter(look.clone()));
+        let mut watched: Option<(Behind, Listening)> = None;
+        let mut silence = Silence::default();
+        loop {
+            match &place {
+                Place::Head => {}
+                Place::Nowhere => return Ok(Turn::AskAgain),
+                Place::Waits { number, behind } => {
+                    number.iter().for_each(|number| patience.queued(*number));
+                    if watched.as_ref().is_none_or(|(watched, _)| watched != behind) {
+                        let (target, ear) = (target(&entry, behind), Ear::Waiter(look.clone()));
+                        watched = Some((behind.clone(), shared.listener.listen(target, ear)));
+                    }
+                }
+            }
+            match self.stand(claim, patience, &entry, &look, &mut silence).await? {
+                Stood::Over => {
+                    shared.leave(claim, &entry).await?;
+                    return Ok(Turn::Over);
+                }
+                Stood::SessionOver => return Ok(Turn::AskAgain),
+                Stood::Look => {}
+            }
+            match shared.look(&entry).await {
+                Ok((sent, Place::Head)) => {
+                    return Ok(match self.grant(claim, entry, sent) {
+                        Some(grant) => Turn::Granted(grant),
+                        None => Turn::AskAgain,
+                    });
+                }
+                Ok((_, found)) => {
+                    silence.broken();
+                    place = found;
+                }
+                Err(error) => {
+                    if let Err(error) = silence.goes_on(error) {
+                        shared.debts.owe(claim.id, Debt::of(&entry));
+                        return Err(error);
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    look.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Waits until it is worth looking, and keeps the session alive meanwhile.
+    async fn stand(
+        &self,
+        claim: &Claim,
+        patience: &Patience,
+        entry: &Entry,
+        look: &Notify,
+        silence: &mut Silence,
+    ) -> Result<Stood> {
+        let (shared, term) = (&*self.shared, &entry.term);
+        let recheck = Moment::now() + RECHECK;
+        let mut beat = term.sent() + term.beat();
+        loop {
+            if term.is_over() {
+                if !term.is_gone() {
+                    shared.debts.owe(claim.id, Debt::of(entry));
+                }
+                return Ok(Stood::SessionOver);
+            }
+            tokio::select! {
+                biased;
+                () = look.notified() => return Ok(Stood::Look),
+                () = patience.over() => return Ok(Stood::Over),
+                () = recheck.reached() => return Ok(Stood::Look),
+                () = beat.reached() => match shared.keep_alive(term, term.beat() / 2).await {
+                    Ok(()) => {
+                        silence.broken();
+                        shared.listener.revive();
+                        beat = term.sent() + term.beat();
+                    }
+                    Err(error) => {
+                        if let Err(error) = silence.goes_on(error) {
+                            shared.debts.owe(claim.id, Debt::of(entry));
+                            return Err(error);
+                        }
+                        beat = Moment::now() + PAUSE;
+                    }
+                },
+            }
+        }
+    }
+}
+
+enum Stood {
+    Look,
+    Over,
+    SessionOver,
+}
+
+/// What is watched so as to know when `behind` changes: from now on, since a watch from the
+/// present revision is served only every 100 ms.
+fn target(entry: &Entry, behind: &Behind) -> Target {
+    match behind {
+        Behind::Key(key) => Target { key: key.clone(), range_end: Vec::new(), from: 0 },
+        Behind::Anyone => {
+            let line = &entry.ticket.line;
+            Target { key: line.start(), range_end: line.end(), from: 0 }
+        }
+    }
+}
+
+/// Since when nothing was answered.
+#[derive(Debug, Default)]
+struct Silence(Option<Moment>);
+
+impl Silence {
+    fn broken(&mut self) {
+        self.0 = None;
+    }
+
+    /// The error, once it has gone on for too long.
+    fn goes_on(&mut self, error: Error) -> Result<()> {
+        let now = Moment::now();
+        if now.since(*self.0.get_or_insert(now)) > FORBEARANCE || !error.is_retryable() {
+            return Err(error);
+        }
+        tracing::debug!(%error, "no answer while waiting");
+        Ok(())
+    }
+}
