@@ -226,9 +226,8 @@ impl Shared {
             return Ok(Entered::Again);
         };
         let revision = answer.header.map_or(0, |header| header.revision);
-        let mut reads = reads(answer.responses);
         if answer.succeeded {
-            let line = reads.next().unwrap_or_default();
+            let line = reads(answer.responses).next().unwrap_or_default();
             let entry = Entry { ticket, term, created: revision, seen: revision };
             let place = match place_of_last(&entry.ticket, &line) {
                 Some(place) => place,
@@ -236,7 +235,13 @@ impl Shared {
             };
             return Ok(Entered::At(entry, place));
         }
+        let request = ticket.what_was_in_the_way(&self.prefix, &term);
+        let Some(answer) = self.ask(claim, &ticket, &term, &request).await? else {
+            return Ok(Entered::Again);
+        };
+        let mut reads = reads(answer.responses);
         match first_of(reads.next()) {
+            // Ours, by a request whose answer was lost.
             Some(mine) => {
                 let entry = Entry { ticket, term, created: mine.create_revision, seen: revision };
                 let place = self.look_or_owe(claim, &entry).await?.1;

@@ -57,8 +57,16 @@ impl Ticket {
         TxnRequest {
             compare: vec![created(&self.key, 0), no_doubt(prefix, term)],
             success: vec![self.put(claim, term), get(self.last())],
-            failure: vec![get(one(self.key.clone())), get(one(doubt_key(prefix, term.lease)))],
+            // Why it failed is asked when it did: all of this is written to etcd's log.
+            failure: Vec::new(),
         }
+    }
+
+    /// Why stepping in failed: our key if it is there, and the key of doubt.
+    pub(super) fn what_was_in_the_way(&self, prefix: &str, term: &Term) -> TxnRequest {
+        let mine = get(one(self.key.clone()));
+        let doubt = get(one(doubt_key(prefix, term.lease)));
+        TxnRequest { compare: Vec::new(), success: vec![mine, doubt], failure: Vec::new() }
     }
 
     /// Steps in only if nobody came after `revision`; if that is zero, only if nobody is there.
