@@ -12,6 +12,7 @@ cases!(
     a_server_paused_past_the_session_ends_what_was_held,
     a_restart_is_outlasted,
     nothing_is_left_of_what_was_asked_while_the_server_stood_still,
+    nothing_comes_of_what_a_member_carries_out_late,
 );
 
 fn leader(servers: &[Server]) -> Result<&Server> {
@@ -135,5 +136,33 @@ async fn nothing_is_left_of_what_was_asked_while_the_server_stood_still(lab: &La
     }
     ensure!(kept.is_held(), "{:?}", kept.lost_reason());
     kept.release().await?;
+    Ok(())
+}
+
+async fn nothing_comes_of_what_a_member_carries_out_late(lab: &Lab) -> Result<()> {
+    let servers = lab.etcd().start_group(3)?;
+    let leader = leader(&servers)?.port();
+    let (leaders, followers): (Vec<_>, Vec<_>) =
+        servers.iter().partition(|server| server.port() == leader);
+    let hosts: Vec<String> = followers.iter().chain(&leaders).map(|s| s.address()).collect();
+    let url = format!("etcd://{}?session=120s&timeout=300ms", hosts.join(","));
+    for round in 0..6 {
+        // A new one, so that it begins with the member that will stand still.
+        let one = lockkeeper::connect(&url).await?;
+        one.lock("warm").ttl(LONG).acquire().await?.release().await?;
+        let (name, tried) = (format!("late/{round}"), format!("tried/{round}"));
+        followers[0].pause()?;
+        let taking = (one.lock(&name).ttl(LONG), one.lock(&tried).ttl(LONG));
+        let (taken, tried_it) = tokio::join!(taking.0.acquire(), taking.1.try_acquire());
+        // It was asked first, and has not answered; another did.
+        taken?.release().await?;
+        tried_it?.context("it is free")?.release().await?;
+        followers[0].resume()?;
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        for name in [&name, &tried] {
+            let left = keys(leaders[0], name)?;
+            ensure!(left.is_empty(), "carried out late: {left:?}");
+        }
+    }
     Ok(())
 }

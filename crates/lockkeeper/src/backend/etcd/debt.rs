@@ -5,23 +5,27 @@
 //! deleted as soon as etcd answers again. The driver of the watches pays the detached, and every
 //! sign of life what else is due; a keeper that gives none has no session for long.
 
+use super::key::OwnKey;
 use super::link::Link;
 use super::lock;
-use super::proto::{TxnResponse, path};
+use super::proto::{TxnRequest, TxnResponse, path};
 use super::queue::Entry;
 use super::requests::{self, Ticket};
 use crate::backend::{ClaimId, Moment};
 use crate::error::Result;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A key to delete.
 #[derive(Debug, Clone)]
 pub(super) struct Debt {
-    key: Vec<u8>,
+    key: Arc<OwnKey>,
     lease: i64,
     /// Which key it is; not known where the answer was lost that would have told.
     created: Option<i64>,
+    /// Whether a request for it may still be on its way.
+    asked_twice: bool,
     /// Not before.
     due: Moment,
 }
@@ -31,6 +35,7 @@ pub(super) struct Debts {
     link: Arc<Link>,
     prefix: String,
     owed: Mutex<HashMap<ClaimId, Debt>>,
+    marks: AtomicU64,
 }
 
 impl Debt {
@@ -39,13 +44,15 @@ impl Debt {
             key: entry.ticket.key.clone(),
             lease: entry.term.lease,
             created: Some(entry.created),
+            asked_twice: entry.asked_twice,
             due: Moment::now(),
         }
     }
 
     /// The request for the key was not answered, and may yet be carried out.
     pub(super) fn in_doubt(ticket: &Ticket, lease: i64) -> Self {
-        Self { key: ticket.key.clone(), lease, created: None, due: Moment::now() }
+        let (key, due) = (ticket.key.clone(), Moment::now());
+        Self { key, lease, created: None, asked_twice: true, due }
     }
 
     pub(super) fn later(self, due: Moment) -> Self {
@@ -55,7 +62,7 @@ impl Debt {
 
 impl Debts {
     pub(super) fn new(link: Arc<Link>, prefix: String) -> Self {
-        Self { link, prefix, owed: Mutex::default() }
+        Self { link, prefix, owed: Mutex::default(), marks: AtomicU64::new(0) }
     }
 
     pub(super) fn owe(&self, claim: ClaimId, debt: Debt) {
@@ -91,20 +98,49 @@ impl Debts {
 
     /// Deletes the key; once this is answered, no request made before can bring it back.
     pub(super) async fn pay(&self, claim: ClaimId, debt: &Debt) -> Result<()> {
-        let mark = claim.to_string().into_bytes();
-        let request = match debt.created {
-            Some(created) => requests::delete(&debt.key, created),
-            None => requests::withdraw(&self.prefix, debt.lease, &debt.key, &mark),
+        // Never the same twice: what expects one that was must not find it again.
+        let number = self.marks.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{claim}-{number}").into_bytes();
+        let (prefix, key, lease) = (&self.prefix, debt.key.bytes(), debt.lease);
+        let done = match debt.created {
+            Some(created) if !debt.asked_twice => {
+                self.ask(&requests::delete(key, created)).await?;
+                true
+            }
+            Some(created) => {
+                let delete = requests::delete_for_good(prefix, lease, key, created, &mark);
+                self.ask(&delete).await?.is_none_or(|answer| answer.succeeded)
+            }
+            None => false,
         };
-        let answer: Result<TxnResponse, _> = self.link.try_call(path::TXN, &request).await;
-        match answer {
-            Ok(_) => {}
-            // Then the key is gone with it, and what is still on its way will be refused.
-            Err(trouble) if trouble.is_lease_gone() => {}
-            Err(trouble) => return Err(trouble.explain(self.link.shown())),
+        if !done {
+            self.withdraw(lease, key, &mark).await?;
         }
         self.paid(claim);
         Ok(())
+    }
+
+    async fn withdraw(&self, lease: i64, key: &[u8], mark: &[u8]) -> Result<()> {
+        let mut expected = Vec::new();
+        loop {
+            let request = requests::withdraw(&self.prefix, lease, key, mark, &expected);
+            let Some(answer) = self.ask(&request).await? else { return Ok(()) };
+            let found = requests::first_of(requests::reads(answer.responses).next());
+            expected = found.map(|kv| kv.value).unwrap_or_default();
+            // Ours is there when this was carried out before and the answer lost.
+            if answer.succeeded || expected == mark {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `None` when the lease is gone: then so is the key, and what is on its way is refused.
+    async fn ask(&self, request: &TxnRequest) -> Result<Option<TxnResponse>> {
+        match self.link.try_call(path::TXN, request).await {
+            Ok((answer, _)) => Ok(Some(answer)),
+            Err(trouble) if trouble.is_lease_gone() => Ok(None),
+            Err(trouble) => Err(trouble.explain(self.link.shown())),
+        }
     }
 
     pub(super) async fn pay_what_is_due(&self) {

@@ -1,6 +1,9 @@
 //! From a lock's name to etcd keys.
 
-use crate::backend::{ClaimId, Name};
+use super::lock;
+use crate::backend::Name;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 /// Everything about where the claims on one name are.
 ///
@@ -32,17 +35,70 @@ impl Line {
         end
     }
 
-    /// `prefix name / lease - claim`. Go's keys end with the lease; ours go on, so that the tasks
-    /// of one keeper, which share its lease, stand in one queue with everyone else.
-    pub(super) fn key(&self, lease: i64, claim: ClaimId) -> Vec<u8> {
+    /// `prefix name / lease`, which is Go's, and with `-1`, `-2` … behind it where that is in use:
+    /// the tasks of one keeper, which share its lease, stand in one queue with everyone else.
+    fn key(&self, lease: i64, number: usize) -> Vec<u8> {
         let mut key = self.start.clone();
-        key.extend_from_slice(format!("{lease:x}-{claim}").as_bytes());
+        match number {
+            0 => key.extend_from_slice(format!("{lease:x}").as_bytes()),
+            number => key.extend_from_slice(format!("{lease:x}-{number}").as_bytes()),
+        }
         key
     }
 
     /// Whether the key is a claim on this very name.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         key.strip_prefix(&self.start[..]).is_some_and(|rest| !rest.contains(&b'/'))
+    }
+}
+
+/// The keys that this keeper's claims have.
+///
+/// They are used again and again, since etcd looks at every key there ever was below a name until
+/// its history is compacted: a key for each claim would make a lock the slower the oftener it was
+/// taken.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Arc<Mutex<HashSet<Vec<u8>>>>);
+
+/// A key that no other claim of this keeper has while this lives.
+#[derive(Debug)]
+pub(super) struct OwnKey {
+    bytes: Vec<u8>,
+    keys: Arc<Mutex<HashSet<Vec<u8>>>>,
+    left_behind: Mutex<bool>,
+}
+
+impl Keys {
+    pub(super) fn take(&self, line: &Line, lease: i64) -> Arc<OwnKey> {
+        let mut taken = lock(&self.0);
+        let mut number = 0;
+        loop {
+            let bytes = line.key(lease, number);
+            if taken.insert(bytes.clone()) {
+                let (keys, left_behind) = (self.0.clone(), Mutex::default());
+                return Arc::new(OwnKey { bytes, keys, left_behind });
+            }
+            number += 1;
+        }
+    }
+}
+
+impl OwnKey {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Never uses it again: what is in it stays there for a while.
+    pub(super) fn leave_behind(&self) {
+        *lock(&self.left_behind) = true;
+    }
+}
+
+impl Drop for OwnKey {
+    fn drop(&mut self) {
+        if !*lock(&self.left_behind) {
+            lock(&self.keys).remove(&self.bytes);
+        }
     }
 }
 
@@ -74,7 +130,6 @@ pub(super) fn end_of(start: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::ClaimIds;
     use proptest::prelude::*;
 
     #[test]
@@ -82,9 +137,16 @@ mod tests {
         let line = Line::new("locks/", &Name::new("orders/42").unwrap());
         assert_eq!(line.start(), b"locks/orders/42/");
         assert_eq!(line.end(), b"locks/orders/420");
-        let id = ClaimIds::new().unwrap().next();
-        let key = String::from_utf8(line.key(0x1eee_a1de, id)).unwrap();
-        assert_eq!(key, format!("locks/orders/42/1eeea1de-{id}"));
+        let keys = Keys::default();
+        let first = keys.take(&line, 0x1eee_a1de);
+        assert_eq!(first.bytes(), b"locks/orders/42/1eeea1de");
+        assert_eq!(keys.take(&line, 0x1eee_a1de).bytes(), b"locks/orders/42/1eeea1de-1");
+        drop(first);
+        let first = keys.take(&line, 0x1eee_a1de);
+        assert_eq!(first.bytes(), b"locks/orders/42/1eeea1de", "it is used again");
+        first.leave_behind();
+        drop(first);
+        assert_eq!(keys.take(&line, 0x1eee_a1de).bytes(), b"locks/orders/42/1eeea1de-1");
         assert!(line.has(b"locks/orders/42/694d7a"), "a key of Go's is a claim");
         assert!(!line.has(b"locks/orders/42/item/694d7a"), "a longer name is another");
         assert!(!line.has(&doubt_key("locks/", 7)));
@@ -97,7 +159,7 @@ mod tests {
             two in "[^\\p{C}]{1,20}|[/a]{1,6}",
         ) {
             let (one, two) = (Name::new(&one).unwrap(), Name::new(&two).unwrap());
-            let key = Line::new("p/", &one).key(7, ClaimIds::new().unwrap().next());
+            let key = Line::new("p/", &one).key(7, 3);
             prop_assert_eq!(name_of("p/", &key), Some(one.clone()));
             prop_assert_eq!(Line::new("p/", &two).has(&key), one == two);
         }

@@ -28,7 +28,7 @@ impl EtcdLease {
 
     /// Whether the key is there, by asking.
     async fn look(&self) -> Result<Standing> {
-        let request = requests::one(self.entry.ticket.key.clone());
+        let request = requests::one(self.entry.ticket.key.bytes().to_vec());
         let answer: RangeResponse = self.shared.link.call(path::RANGE, &request).await?;
         Ok(match answer.kvs.first() {
             Some(kv) if kv.create_revision == self.entry.created => match record::broken(&kv.value)
@@ -44,8 +44,10 @@ impl EtcdLease {
     async fn linger(&self, linger: Duration) -> Result<()> {
         let link = &self.shared.link;
         let (lease, _) = session::grant(link, linger).await?;
-        let (key, created) = (&self.entry.ticket.key, self.entry.created);
+        let (key, created) = (self.entry.ticket.key.bytes(), self.entry.created);
         let request = requests::rewrite(key, created, record::write(&self.claim), lease);
+        // From here on the key may be there after us.
+        self.entry.ticket.key.leave_behind();
         let _: TxnResponse = link.call(path::TXN, &request).await?;
         Ok(())
     }
@@ -89,7 +91,7 @@ impl Lease for EtcdLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        let key = self.entry.ticket.key.clone();
+        let key = self.entry.ticket.key.bytes().to_vec();
         let target = Target { key, range_end: Vec::new(), from: self.entry.seen + 1 };
         let ear = Ear::Holder(Arc::new(alarm), self.entry.term.lease);
         self.listening = Some(self.shared.listener.listen(target, ear));

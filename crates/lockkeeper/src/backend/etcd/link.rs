@@ -72,15 +72,17 @@ impl Link {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        self.try_call(method, question).await.map_err(|trouble| trouble.explain(self.shown()))
+        let answer = self.try_call(method, question).await;
+        answer.map(|(answer, _)| answer).map_err(|trouble| trouble.explain(self.shown()))
     }
 
-    /// As [`call`](Self::call), for who wants to know what the trouble is.
+    /// As [`call`](Self::call), for who wants to know what the trouble is; and also says whether it
+    /// was asked more than once. Then it may yet be carried out again, by who did not answer.
     pub(super) async fn try_call<Q, A>(
         &self,
         method: &'static str,
         question: &Q,
-    ) -> Result<A, Trouble>
+    ) -> Result<(A, bool), Trouble>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
@@ -115,7 +117,7 @@ impl Link {
                 }
             }
         });
-        asked.await.map_err(|trouble| trouble.explain(self.shown()))
+        asked.await.map(|(answer, _)| answer).map_err(|trouble| trouble.explain(self.shown()))
     }
 
     /// Opens streams in both directions, on the connection whose number is returned.
@@ -144,12 +146,14 @@ impl Link {
         let _ = self.given_up.subscribe().wait_for(|given_up| *given_up >= number).await;
     }
 
-    async fn persist<A, F>(&self, ask: impl Fn(Wire) -> F) -> Result<A, Trouble>
+    /// The answer, and whether it took more than one try.
+    async fn persist<A, F>(&self, ask: impl Fn(Wire) -> F) -> Result<(A, bool), Trouble>
     where
         F: Future<Output = Result<A, Trouble>>,
     {
         // Every member once; the only one a second time, on a new connection.
         let mut tries = self.door.hosts.len().max(2);
+        let mut asked_before = false;
         loop {
             tries -= 1;
             let trouble = match self.wire().await {
@@ -157,13 +161,14 @@ impl Link {
                 Ok((number, wire)) => {
                     let answer = tokio::time::timeout(self.door.timeout, ask(wire)).await;
                     let trouble = match answer {
-                        Ok(Ok(answer)) => return Ok(answer),
+                        Ok(Ok(answer)) => return Ok((answer, asked_before)),
                         Ok(Err(trouble)) => trouble,
                         Err(_) => Trouble::TimedOut,
                     };
                     if trouble.remedy() != Remedy::None {
                         self.give_up(number);
                     }
+                    asked_before = true;
                     trouble
                 }
             };

@@ -1,6 +1,7 @@
 //! The queue of claims that the keys below a name are.
 
 use super::debt::{Debt, Debts};
+use super::key::Keys;
 use super::lease::EtcdLease;
 use super::link::Link;
 use super::listener::Listener;
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) listener: Listener,
     pub(super) debts: Arc<Debts>,
+    pub(super) keys: Keys,
     pub(super) prefix: String,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Entry {
     pub(super) created: i64,
     /// The revision at which the key was there.
     pub(super) seen: i64,
+    /// Whether the request for it was sent more than once, and may be carried out again.
+    pub(super) asked_twice: bool,
 }
 
 /// What became of stepping into the line.
@@ -64,6 +68,7 @@ impl Etcd {
             session: Session::new(link.clone(), session),
             listener: Listener::new(link.clone(), debts.clone()),
             debts,
+            keys: Keys::default(),
             link,
             prefix,
         };
@@ -90,13 +95,14 @@ impl Etcd {
         let mut alone_since = 0;
         loop {
             let term = shared.session.term().await?;
-            let ticket = Ticket::new(&shared.prefix, claim, &term);
+            let ticket = Ticket::new(&shared.prefix, &shared.keys, claim, &term);
             let sent = Moment::now();
             let request = ticket.enter_unless_joined(&shared.prefix, claim, &term, alone_since);
-            let Some(answer) = shared.ask(claim, &ticket, &term, &request).await? else { continue };
+            let asked = shared.ask(claim, &ticket, &term, &request).await?;
+            let Some((answer, asked_twice)) = asked else { continue };
             let revision = answer.header.map_or(0, |header| header.revision);
             if answer.succeeded {
-                let entry = Entry { ticket, term, created: revision, seen: revision };
+                let entry = Entry { ticket, term, created: revision, seen: revision, asked_twice };
                 match self.grant(claim, entry, sent) {
                     Some(grant) => return Ok(Some(grant)),
                     None => continue,
@@ -105,8 +111,8 @@ impl Etcd {
             let mut reads = reads(answer.responses);
             if let Some(mine) = first_of(reads.next()) {
                 // Ours, by a request whose answer was lost.
-                let created = mine.create_revision;
-                let entry = Entry { ticket, term, created, seen: revision };
+                let (created, seen) = (mine.create_revision, revision);
+                let entry = Entry { ticket, term, created, seen, asked_twice: true };
                 let (sent, place) = shared.look_or_owe(claim, &entry).await?;
                 if place == Place::Head {
                     return Ok(self.grant(claim, entry, sent));
@@ -129,7 +135,7 @@ impl Etcd {
                 !waiting.is_empty() || !claim.mode.fits(modes)
             };
             if is_taken(&there) {
-                return Ok(None);
+                return shared.none_of_it(claim, &ticket, &term, asked_twice).await;
             }
             alone_since = revision;
             if claim.mode == Mode::Exclusive {
@@ -137,7 +143,7 @@ impl Etcd {
                 let everyone: RangeResponse =
                     shared.link.call(path::RANGE, &ticket.everyone()).await?;
                 if is_taken(&everyone.kvs) {
-                    return Ok(None);
+                    return shared.none_of_it(claim, &ticket, &term, asked_twice).await;
                 }
                 alone_since = everyone.header.map_or(0, |header| header.revision);
             }
@@ -185,7 +191,7 @@ impl Shared {
         ticket: &Ticket,
         term: &Arc<Term>,
         request: &TxnRequest,
-    ) -> Result<Option<TxnResponse>> {
+    ) -> Result<Option<(TxnResponse, bool)>> {
         let asked = self.ask_alive(term, request).await;
         if asked.is_err() {
             self.debts.owe(claim.id, Debt::in_doubt(ticket, term.lease));
@@ -193,21 +199,37 @@ impl Shared {
         asked
     }
 
+    /// The name is another's; makes sure that it stays so if a request may still be on its way.
+    async fn none_of_it(
+        &self,
+        claim: &Claim,
+        ticket: &Ticket,
+        term: &Term,
+        asked_twice: bool,
+    ) -> Result<Option<Grant>> {
+        if asked_twice {
+            let debt = Debt::in_doubt(ticket, term.lease);
+            self.debts.owe(claim.id, debt.clone());
+            self.debts.pay(claim.id, &debt).await?;
+        }
+        Ok(None)
+    }
+
     /// As [`ask`](Self::ask), owing nothing if there is no answer.
     pub(super) async fn ask_alive(
         &self,
         term: &Arc<Term>,
         request: &TxnRequest,
-    ) -> Result<Option<TxnResponse>> {
+    ) -> Result<Option<(TxnResponse, bool)>> {
         let asking = self.link.try_call(path::TXN, request);
-        let answer: Result<TxnResponse, Trouble> = if Moment::now().since(term.sent()) > term.beat()
-        {
-            // Side by side, so that it costs no time.
-            let alive = self.keep_alive(term, term.beat());
-            tokio::join!(asking, alive).0
-        } else {
-            asking.await
-        };
+        let answer: Result<(TxnResponse, bool), Trouble> =
+            if Moment::now().since(term.sent()) > term.beat() {
+                // Side by side, so that it costs no time.
+                let alive = self.keep_alive(term, term.beat());
+                tokio::join!(asking, alive).0
+            } else {
+                asking.await
+            };
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(trouble) if trouble.is_lease_gone() => {
@@ -220,25 +242,29 @@ impl Shared {
 
     /// Steps into the line.
     pub(super) async fn enter(&self, claim: &Claim, term: Arc<Term>) -> Result<Entered> {
-        let ticket = Ticket::new(&self.prefix, claim, &term);
+        let ticket = Ticket::new(&self.prefix, &self.keys, claim, &term);
         let request = ticket.enter(&self.prefix, claim, &term);
-        let Some(answer) = self.ask(claim, &ticket, &term, &request).await? else {
-            return Ok(Entered::Again);
-        };
+        let asked = self.ask(claim, &ticket, &term, &request).await?;
+        let Some((answer, asked_twice)) = asked else { return Ok(Entered::Again) };
         let revision = answer.header.map_or(0, |header| header.revision);
-        let mut reads = reads(answer.responses);
         if answer.succeeded {
-            let line = reads.next().unwrap_or_default();
-            let entry = Entry { ticket, term, created: revision, seen: revision };
+            let line = reads(answer.responses).next().unwrap_or_default();
+            let entry = Entry { ticket, term, created: revision, seen: revision, asked_twice };
             let place = match place_of_last(&entry.ticket, &line) {
                 Some(place) => place,
                 None => self.look_or_owe(claim, &entry).await?.1,
             };
             return Ok(Entered::At(entry, place));
         }
+        let request = ticket.what_was_in_the_way(&self.prefix, &term);
+        let asked = self.ask(claim, &ticket, &term, &request).await?;
+        let Some((answer, _)) = asked else { return Ok(Entered::Again) };
+        let mut reads = reads(answer.responses);
         match first_of(reads.next()) {
+            // Ours, by a request whose answer was lost.
             Some(mine) => {
-                let entry = Entry { ticket, term, created: mine.create_revision, seen: revision };
+                let (created, seen) = (mine.create_revision, revision);
+                let entry = Entry { ticket, term, created, seen, asked_twice: true };
                 let place = self.look_or_owe(claim, &entry).await?.1;
                 Ok(Entered::At(entry, place))
             }
@@ -267,7 +293,7 @@ impl Shared {
             }
         }
         let line: RangeResponse = self.link.call(path::RANGE, &ticket.all_up_to(*created)).await?;
-        Ok((sent, place::find(&ticket.line, &line.kvs, &ticket.key, ticket.mode)))
+        Ok((sent, place::find(&ticket.line, &line.kvs, ticket.key.bytes(), ticket.mode)))
     }
 
     /// As [`look`](Self::look), for a claim that is given up if there is no answer.
@@ -308,11 +334,11 @@ impl Shared {
 /// enough to tell.
 fn place_of_last(ticket: &Ticket, line: &RangeResponse) -> Option<Place> {
     if ticket.mode != Mode::Exclusive {
-        return Some(place::find(&ticket.line, &line.kvs, &ticket.key, ticket.mode));
+        return Some(place::find(&ticket.line, &line.kvs, ticket.key.bytes(), ticket.mode));
     }
     match &line.kvs[..] {
         [] => Some(Place::Nowhere),
-        [last, ..] if last.key != ticket.key => {
+        [last, ..] if last.key != ticket.key.bytes() => {
             if ticket.line.has(&last.key) {
                 Some(Place::Nowhere)
             } else {

@@ -1,6 +1,6 @@
 //! What is asked of etcd, each in one transaction.
 
-use super::key::{Line, doubt_key};
+use super::key::{Keys, Line, OwnKey, doubt_key};
 use super::proto::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest,
     RangeResponse, Request, RequestOp, Response, ResponseOp, SortOrder, SortTarget, Target,
@@ -9,19 +9,20 @@ use super::proto::{
 use super::session::Term;
 use super::{lock, record};
 use crate::backend::{Claim, Mode};
+use std::sync::Arc;
 
 /// A claim's key, with what makes it.
 #[derive(Debug, Clone)]
 pub(super) struct Ticket {
     pub(super) line: Line,
-    pub(super) key: Vec<u8>,
+    pub(super) key: Arc<OwnKey>,
     pub(super) mode: Mode,
 }
 
 impl Ticket {
-    pub(super) fn new(prefix: &str, claim: &Claim, term: &Term) -> Self {
+    pub(super) fn new(prefix: &str, keys: &Keys, claim: &Claim, term: &Term) -> Self {
         let line = Line::new(prefix, &claim.name);
-        let key = line.key(term.lease, claim.id);
+        let key = keys.take(&line, term.lease);
         Self { line, key, mode: claim.mode }
     }
 
@@ -55,10 +56,18 @@ impl Ticket {
     /// Steps into the line.
     pub(super) fn enter(&self, prefix: &str, claim: &Claim, term: &Term) -> TxnRequest {
         TxnRequest {
-            compare: vec![created(&self.key, 0), no_doubt(prefix, term)],
+            compare: vec![created(self.key.bytes(), 0), no_doubt(prefix, term)],
             success: vec![self.put(claim, term), get(self.last())],
-            failure: vec![get(one(self.key.clone())), get(one(doubt_key(prefix, term.lease)))],
+            // Why it failed is asked when it did: all of this is written to etcd's log.
+            failure: Vec::new(),
         }
+    }
+
+    /// Why stepping in failed: our key if it is there, and the key of doubt.
+    pub(super) fn what_was_in_the_way(&self, prefix: &str, term: &Term) -> TxnRequest {
+        let mine = get(one(self.key.bytes().to_vec()));
+        let doubt = get(one(doubt_key(prefix, term.lease)));
+        TxnRequest { compare: Vec::new(), success: vec![mine, doubt], failure: Vec::new() }
     }
 
     /// Steps in only if nobody came after `revision`; if that is zero, only if nobody is there.
@@ -78,7 +87,7 @@ impl Ticket {
             compare: vec![nobody, no_doubt(prefix, term)],
             success: vec![self.put(claim, term)],
             failure: vec![
-                get(one(self.key.clone())),
+                get(one(self.key.bytes().to_vec())),
                 get(one(doubt_key(prefix, term.lease))),
                 get(self.first()),
             ],
@@ -110,7 +119,7 @@ impl Ticket {
 
     fn put(&self, claim: &Claim, term: &Term) -> RequestOp {
         put(PutRequest {
-            key: self.key.clone(),
+            key: self.key.bytes().to_vec(),
             value: record::write(claim),
             lease: term.lease,
             ignore_lease: false,
@@ -155,16 +164,42 @@ pub(super) fn rewrite(key: &[u8], create_revision: i64, value: Vec<u8>, lease: i
     }
 }
 
-/// Deletes the key, and sees to it that no request on its way, made before, can bring it back:
-/// those expect something else in the key of doubt.
-pub(super) fn withdraw(prefix: &str, lease: i64, key: &[u8], mark: &[u8]) -> TxnRequest {
-    let doubt = PutRequest {
-        key: doubt_key(prefix, lease),
-        value: mark.to_vec(),
-        lease,
-        ignore_lease: false,
-    };
-    TxnRequest { compare: Vec::new(), success: vec![remove(key), put(doubt)], failure: Vec::new() }
+/// Deletes the key if it is still the one that was created then, and sees to it that no request
+/// made before can bring it back: those expect something else in the key of doubt.
+pub(super) fn delete_for_good(
+    prefix: &str,
+    lease: i64,
+    key: &[u8],
+    create_revision: i64,
+    mark: &[u8],
+) -> TxnRequest {
+    TxnRequest {
+        compare: vec![created(key, create_revision)],
+        success: vec![remove(key), put(doubt(prefix, lease, mark))],
+        failure: Vec::new(),
+    }
+}
+
+/// The same for a key of which it is not known whether it was created. Does nothing unless the
+/// key of doubt has what is expected in it: carried out a second time, and late, this must not
+/// delete what is another claim's by then.
+pub(super) fn withdraw(
+    prefix: &str,
+    lease: i64,
+    key: &[u8],
+    mark: &[u8],
+    expected: &[u8],
+) -> TxnRequest {
+    TxnRequest {
+        compare: vec![marked(prefix, lease, expected)],
+        success: vec![remove(key), put(doubt(prefix, lease, mark))],
+        failure: vec![get(one(doubt_key(prefix, lease)))],
+    }
+}
+
+fn doubt(prefix: &str, lease: i64, mark: &[u8]) -> PutRequest {
+    let (key, value) = (doubt_key(prefix, lease), mark.to_vec());
+    PutRequest { key, value, lease, ignore_lease: false }
 }
 
 fn created(key: &[u8], revision: i64) -> Compare {
@@ -178,14 +213,18 @@ fn created(key: &[u8], revision: i64) -> Compare {
 }
 
 fn no_doubt(prefix: &str, term: &Term) -> Compare {
-    let key = doubt_key(prefix, term.lease);
-    let mark = lock(&term.doubt).clone();
+    marked(prefix, term.lease, &lock(&term.doubt))
+}
+
+/// Whether the key of doubt has this in it; nothing if it was never written.
+fn marked(prefix: &str, lease: i64, mark: &[u8]) -> Compare {
+    let key = doubt_key(prefix, lease);
     if mark.is_empty() {
         return created(&key, 0);
     }
     Compare {
         target: CompareTarget::Value as i32,
-        against: Some(Target::Value(mark)),
+        against: Some(Target::Value(mark.to_vec())),
         ..created(&key, 0)
     }
 }

@@ -141,7 +141,7 @@ pub(super) async fn grant(link: &Link, length: Duration) -> Result<(i64, Duratio
     let ttl = i64::try_from(seconds).unwrap_or(i64::MAX);
     let granted = link.try_call(path::LEASE_GRANT, &LeaseGrantRequest { ttl, id }).await;
     match granted {
-        Ok(LeaseGrantResponse { ttl, .. }) => {
+        Ok((LeaseGrantResponse { ttl, .. }, _)) => {
             Ok((id, Duration::from_secs(u64::try_from(ttl).unwrap_or(seconds))))
         }
         // Granted by a request whose answer was lost; etcd makes leases longer, never shorter.

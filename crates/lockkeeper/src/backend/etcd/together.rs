@@ -18,11 +18,11 @@ pub(super) async fn acquire(etcd: &Etcd, claims: &[Claim]) -> Result<Together> {
         return Ok(Together::OneByOne);
     }
     let term = shared.session.term().await?;
-    let ticket = |claim| Ticket::new(&shared.prefix, claim, &term);
+    let ticket = |claim| Ticket::new(&shared.prefix, &shared.keys, claim, &term);
     let tickets: Vec<Ticket> = claims.iter().map(ticket).collect();
     let sent = Moment::now();
     let request = enter_all(&shared.prefix, claims, &tickets, &term);
-    let answer = match shared.ask_alive(&term, &request).await {
+    let (answer, asked_twice) = match shared.ask_alive(&term, &request).await {
         Ok(Some(answer)) => answer,
         Ok(None) => return Ok(Together::OneByOne),
         Err(error) => {
@@ -36,9 +36,9 @@ pub(super) async fn acquire(etcd: &Etcd, claims: &[Claim]) -> Result<Together> {
     if !answer.succeeded {
         let taken = reads(answer.responses).zip(&tickets).position(|(first, ticket)| {
             // Our own is there when this was asked before and the answer lost.
-            first.kvs.iter().any(|kv| ticket.line.has(&kv.key) && kv.key != ticket.key)
+            first.kvs.iter().any(|kv| ticket.line.has(&kv.key) && kv.key != ticket.key.bytes())
         });
-        if taken.is_none() {
+        if taken.is_none() || asked_twice {
             // Whatever was in the way, one after another it is found out.
             for (claim, ticket) in claims.iter().zip(&tickets) {
                 shared.debts.pay(claim.id, &Debt::in_doubt(ticket, term.lease)).await?;
@@ -51,6 +51,7 @@ pub(super) async fn acquire(etcd: &Etcd, claims: &[Claim]) -> Result<Together> {
         term: term.clone(),
         created: revision,
         seen: revision,
+        asked_twice,
     });
     let grants = claims.iter().zip(entries).map(|(claim, entry)| etcd.grant(claim, entry, sent));
     // The session may be over for all of them; then those without a grant are owed.

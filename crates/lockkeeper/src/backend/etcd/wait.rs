@@ -58,8 +58,11 @@ impl Etcd {
     ) -> Result<Turn> {
         let shared = &*self.shared;
         let look = Arc::new(Notify::new());
-        let own =
-            Target { key: entry.ticket.key.clone(), range_end: Vec::new(), from: entry.seen + 1 };
+        let own = Target {
+            key: entry.ticket.key.bytes().to_vec(),
+            range_end: Vec::new(),
+            from: entry.seen + 1,
+        };
         let _own = shared.listener.listen(own, Ear::Waiter(look.clone()));
         let mut watched: Option<(Behind, Listening)> = None;
         let mut silence = Silence::default();
