@@ -70,7 +70,12 @@ fn main() -> Result<()> {
         }
     }));
     let conclusion = libtest_mimic::run(&arguments, trials);
-    drop(server);
+    if let Some(server) = server.filter(|_| conclusion.has_failed()) {
+        let log = server.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+        eprintln!("-- the end of the log of the server that all shared\n{tail}");
+    }
     drop(lab);
     conclusion.exit();
 }

@@ -104,5 +104,5 @@ pub(crate) fn word(address: &str, word: &str) -> Result<String> {
 pub(crate) fn metric(address: &str, name: &str) -> Result<u64> {
     let text = word(address, "mntr")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
-    Ok(line.with_context(|| format!("there is no {name}"))?.parse::<f64>()? as u64)
+    Ok(line.with_context(|| format!("there is no {name}"))?.parse()?)
 }

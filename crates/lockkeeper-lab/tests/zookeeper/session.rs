@@ -37,8 +37,10 @@ async fn a_restarted_server_puts_a_hold_in_jeopardy_and_no_more(lab: &Lab) -> Re
 
 async fn a_server_paused_past_the_session_ends_the_claim_first(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().tick(250).start()?;
-    let (one, two) =
-        (keeper(&server.url(), "session=2s").await?, keeper(&server.url(), "session=2s").await?);
+    let (one, two) = (
+        keeper(&server.url(), "session=2s&timeout=5s").await?,
+        keeper(&server.url(), "session=2s&timeout=5s").await?,
+    );
     let guard = one.lock("n").ttl(LONG).acquire().await?;
     let lock = two.lock("n").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
@@ -57,8 +59,8 @@ async fn a_server_paused_past_the_session_ends_the_claim_first(lab: &Lab) -> Res
 async fn one_who_is_cut_off_loses_it_before_the_next_has_it(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().tick(250).start()?;
     let proxy = proxy(&server, 1)?;
-    let one = keeper(&format!("zookeeper://{}", proxy.address()), "session=2s").await?;
-    let two = keeper(&server.url(), "session=2s").await?;
+    let one = keeper(&format!("zookeeper://{}", proxy.address()), "session=2s&timeout=5s").await?;
+    let two = keeper(&server.url(), "session=2s&timeout=5s").await?;
     for round in 0..3 {
         let guard = one.lock("n").ttl(LONG).acquire_within(PATIENT).await?;
         proxy.partition();
@@ -121,7 +123,7 @@ async fn a_broken_connection_is_made_anew(lab: &Lab) -> Result<()> {
 async fn a_session_that_ended_is_followed_by_another(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().tick(250).start()?;
     let proxy = proxy(&server, 3)?;
-    let one = keeper(&format!("zookeeper://{}", proxy.address()), "session=1s").await?;
+    let one = keeper(&format!("zookeeper://{}", proxy.address()), "session=1s&timeout=5s").await?;
     let guard = one.lock("n").ttl(LONG).acquire().await?;
     proxy.refuse(true);
     proxy.reset();

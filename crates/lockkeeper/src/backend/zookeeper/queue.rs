@@ -123,7 +123,11 @@ impl Attempt<'_> {
                     return Ok(place);
                 }
                 Err(fault) if fault.is(refusal::NO_NODE) => {
-                    self.shared.make(self.session, &self.parent).await?;
+                    match self.shared.make(self.session, &self.parent).await {
+                        // As patiently as anything else.
+                        Err(Fault::Unanswered(_)) => drop(self.list().await?),
+                        made => made?,
+                    }
                 }
                 // It may have been made, and is ours only if this is still our session.
                 Err(Fault::Unanswered(_)) => {
@@ -138,19 +142,22 @@ impl Attempt<'_> {
 
     /// Our node, if it was made by a request whose answer was lost.
     async fn find(&self, start: &str) -> Result<Option<Place>, Stop> {
-        let (sent, children) = self.list().await?;
-        let Some(node) = children.iter().find(|child| child.starts_with(start)) else {
-            return Ok(None);
-        };
-        let path = format!("{}/{node}", self.parent);
-        self.session.found(self.claim.id, &path);
-        match self.session.call(Request::exists(&path, false)).await {
-            Ok(answer) => {
-                let (stat, entries) = (answer.stat()?, self.shared.layout.entries(children)?);
-                Ok(Some(Place { path, stat, entries, sent }))
+        loop {
+            let (sent, children) = self.list().await?;
+            let Some(node) = children.iter().find(|child| child.starts_with(start)) else {
+                return Ok(None);
+            };
+            let path = format!("{}/{node}", self.parent);
+            self.session.found(self.claim.id, &path);
+            match self.session.call(Request::exists(&path, false)).await {
+                Ok(answer) => {
+                    let (stat, entries) = (answer.stat()?, self.shared.layout.entries(children)?);
+                    return Ok(Some(Place { path, stat, entries, sent }));
+                }
+                Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
+                Err(Fault::Unanswered(_)) if !self.patience.is_over() => {}
+                Err(fault) => return Err(fault.into()),
             }
-            Err(fault) if fault.is(refusal::NO_NODE) => Ok(None),
-            Err(fault) => Err(fault.into()),
         }
     }
 
