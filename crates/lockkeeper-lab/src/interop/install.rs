@@ -1,5 +1,6 @@
 //! What the peers are made of, fetched once and kept beside what cargo builds.
 
+use crate::server::tool::{JAVA, JAVAC, MAVEN, NODE, NPM, PYTHON};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,13 @@ const NODE_REDLOCK: [(&str, &str); 3] = [
     ("package.json", include_str!("../../interop/redis/node_redlock/package.json")),
     ("package-lock.json", include_str!("../../interop/redis/node_redlock/package-lock.json")),
     ("peer.js", include_str!("../../interop/redis/node_redlock/peer.js")),
+];
+const REDISSON: [(&str, &str); 2] = [
+    ("pom.xml", include_str!("../../interop/redis/redisson/pom.xml")),
+    (
+        "src/main/java/Peer.java",
+        include_str!("../../interop/redis/redisson/src/main/java/Peer.java"),
+    ),
 ];
 
 /// The folder that libraries of other languages are installed in.
@@ -44,7 +52,8 @@ impl Cache {
     /// When there is no Python, or redis-py cannot be installed.
     pub fn redis_py(&self) -> Result<Command> {
         let folder = self.installed("redis_py", &REDIS_PY, &|folder| {
-            run(Command::new("python3").args(["-m", "venv", "environment"]).current_dir(folder))?;
+            let environment = ["-m", "venv", "environment"];
+            run(Command::new(PYTHON.path()?).args(environment).current_dir(folder))?;
             let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
             let exactly = ["--no-deps", "--requirement", "requirements.txt"];
             run(python(folder).args(pip).args(exactly).current_dir(folder))
@@ -61,10 +70,29 @@ impl Cache {
     pub fn node_redlock(&self) -> Result<Command> {
         let folder = self.installed("node_redlock", &NODE_REDLOCK, &|folder| {
             let quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-            run(Command::new("npm").arg("ci").args(quiet).current_dir(folder))
+            run(Command::new(NPM.path()?).arg("ci").args(quiet).current_dir(folder))
         })?;
-        let mut command = Command::new("node");
+        let mut command = Command::new(NODE.path()?);
         command.arg(folder.join("peer.js"));
+        Ok(command)
+    }
+
+    /// The program that locks with Redisson.
+    ///
+    /// # Errors
+    /// When there is no Java or Maven, or Redisson cannot be fetched.
+    pub fn redisson(&self) -> Result<Command> {
+        let folder = self.installed("redisson", &REDISSON, &|folder| {
+            // Maven needs the compiler, and says so less well.
+            JAVAC.path()?;
+            let package = ["--quiet", "--batch-mode", "package"];
+            run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
+        })?;
+        let (classes, libraries) = (folder.join("target/classes"), folder.join("target/libraries"));
+        let mut command = Command::new(JAVA.path()?);
+        // Many short lives: what compiles them well takes longer than they last.
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp"]);
+        command.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Peer");
         Ok(command)
     }
 
@@ -96,7 +124,9 @@ impl Cache {
         }
         fs::create_dir(&folder)?;
         for (file, text) in files {
-            fs::write(folder.join(file), text)?;
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().context("no folder")?)?;
+            fs::write(file, text)?;
         }
         install(&folder).with_context(|| format!("{name} cannot be installed"))?;
         fs::write(done, "")?;
@@ -112,8 +142,10 @@ fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{shown} failed ({}): {}", output.status, said.trim());
+        // Maven complains on its output.
+        let said =
+            [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        bail!("{shown} failed ({}): {}", output.status, said.concat().trim());
     }
     Ok(())
 }

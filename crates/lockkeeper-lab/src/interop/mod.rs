@@ -10,10 +10,12 @@
 //! | `lock NAME TTL` | `held`, when it is |
 //! | `try NAME TTL` | `held` or `busy` |
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
+//! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
 //! | `bench NAME COUNT` | `took SECONDS`, for so many locks one after another (some peers) |
 //! | `quit` | |
 //!
-//! Times are in milliseconds. What else went wrong is `error` and why. A peer ends when its input
+//! Times are in milliseconds. One more word at the end of an order is who gives it: an owner's id to
+//! ours; to Redisson's a thread, whose answers end in its name. What else went wrong is `error` and why. A peer ends when its input
 //! does, so none outlives a run that was killed.
 
 mod install;
@@ -52,6 +54,9 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
         other => bail!("no other library is tried on {other:?}: it is redis"),
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
+    if !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list {
+        redis::figures(&server.url(), &cache)?;
+    }
     drop(server);
     drop(lab);
     Ok(conclusion.exit_code())

@@ -1,8 +1,10 @@
 //! The libraries on Redis that share a lock's layout with one of our recipes.
 
 mod plain;
+mod redisson;
 
 use super::install::Cache;
+use anyhow::Result;
 use libtest_mimic::Trial;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,5 +12,15 @@ use std::sync::Arc;
 /// The trials of every library, on the server at `url`. What they write is in `folder`, which is
 /// cleared away by who made it.
 pub fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
-    plain::trials(url, cache, folder)
+    let mut trials = plain::trials(url, cache, folder);
+    trials.extend(redisson::trials(url, cache, folder));
+    trials
+}
+
+/// How fast we and they are, in passing: figures that count are those of `cargo xtask bench`.
+///
+/// # Errors
+/// When a peer fails.
+pub(super) fn figures(url: &str, cache: &Cache) -> Result<()> {
+    redisson::figures(url, cache)
 }
