@@ -26,7 +26,6 @@ mod redis;
 pub use install::Cache;
 pub use ours::serve;
 pub use peer::Peer;
-pub use redis::trials;
 
 use crate::server::Lab;
 use anyhow::{Result, bail};
@@ -45,11 +44,12 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
     arguments.test_threads.get_or_insert(4);
     let lab = Lab::open()?;
     let cache = Arc::new(Cache::open()?);
-    let (server, trials) = match store {
+    let (server, cluster, trials) = match store {
         "redis" => {
-            let server = lab.redis().start()?;
-            let url = server.url();
-            (server, trials(&url, &cache, lab.folder()))
+            let (server, cluster) = (lab.redis().start()?, lab.redis().start_cluster()?);
+            let mut trials = redis::trials(&server.url(), &cache, lab.folder());
+            trials.extend(redis::trials_in_a_cluster(&cluster, &cache, lab.folder()));
+            (server, cluster, trials)
         }
         other => bail!("no other library is tried on {other:?}: it is redis"),
     };
@@ -57,7 +57,7 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
     if !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list {
         redis::figures(&server.url(), &cache)?;
     }
-    drop(server);
+    drop((server, cluster));
     drop(lab);
     Ok(conclusion.exit_code())
 }

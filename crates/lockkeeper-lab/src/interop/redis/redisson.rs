@@ -7,6 +7,7 @@ use crate::interop::install::Cache;
 use crate::interop::peer::Peer;
 use anyhow::Result;
 use libtest_mimic::{Failed, Trial};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,15 +62,40 @@ const CASES: &[Case] = &[
     ("together_we_lose_no_update", exclusion::together_we_lose_no_update),
 ];
 
+/// Those that depend on where the messages are.
+const IN_A_CLUSTER: &[Case] = &[
+    ("they_hold_it_and_we_do_not_get_in", exclusion::they_hold_it_and_we_do_not_get_in),
+    ("we_hold_it_and_they_do_not_get_in", exclusion::we_hold_it_and_they_do_not_get_in),
+    ("our_release_wakes_them", exclusion::our_release_wakes_them),
+    ("their_release_wakes_us", exclusion::their_release_wakes_us),
+    ("the_last_reader_to_leave_wakes_a_writer", readers::the_last_reader_to_leave_wakes_a_writer),
+    ("together_we_lose_no_update", exclusion::together_we_lose_no_update),
+];
+
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    trials_of(CASES, "redisson", url, cache, folder)
+}
+
+pub(super) fn trials_in_a_cluster(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    trials_of(IN_A_CLUSTER, "redisson-in-a-cluster", url, cache, folder)
+}
+
+fn trials_of(
+    cases: &[Case],
+    label: &'static str,
+    url: &str,
+    cache: &Arc<Cache>,
+    folder: &Path,
+) -> Vec<Trial> {
     let trial = |&(name, case): &Case| {
-        let (url, cache, folder) = (url.to_owned(), cache.clone(), folder.to_owned());
-        Trial::test(format!("redis::reentrant::redisson::{name}"), move || {
+        let (url, cache, folder) = (url.to_owned(), cache.clone(), folder.join(label));
+        Trial::test(format!("redis::reentrant::{label}::{name}"), move || {
+            fs::create_dir_all(&folder)?;
             let table = Table { url, cache, folder, name };
             case(&table).map_err(|error| Failed::from(format!("{error:#}")))
         })
     };
-    CASES.iter().map(trial).collect()
+    cases.iter().map(trial).collect()
 }
 
 /// Prints how fast two recipes of ours are beside Redisson, one lock after another.

@@ -1,11 +1,10 @@
-//! The one connection of a keeper that messages arrive on.
+//! The one connection of a keeper that messages arrive on; in a cluster, perhaps one to each node.
 
 use super::channels::{Attention, Channels};
 use super::roll::Roll;
-use super::route::Route;
+use super::route::{Route, Wire};
 use crate::backend::LossReason;
 use crate::error::Result;
-use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use std::collections::HashSet;
 use std::fmt;
@@ -25,6 +24,8 @@ const MOST_IDLE: usize = 32;
 pub(super) struct Listener {
     route: Arc<Route>,
     channel: String,
+    /// Whether locks of a cluster have their messages on the node that they are on.
+    shards: bool,
     roll: Arc<Roll>,
     pub(super) channels: Arc<Channels>,
     /// The number of the connection that is subscribed; zero when none is.
@@ -35,7 +36,7 @@ pub(super) struct Listener {
 #[derive(Default)]
 struct Current {
     number: u64,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<Wire>,
     /// What it is subscribed to, besides the keeper's own channel.
     subscribed: HashSet<String>,
 }
@@ -43,7 +44,12 @@ struct Current {
 impl Listener {
     pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
         let (channels, listening, connection) = (Arc::default(), Arc::default(), Mutex::default());
-        Self { route, channel, roll, channels, listening, connection }
+        Self { route, channel, shards: false, roll, channels, listening, connection }
+    }
+
+    /// With `shards`, what locks of a cluster say is heard on the node that they are on.
+    pub(super) fn at_shards(self, shards: bool) -> Self {
+        Self { shards, ..self }
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -68,8 +74,10 @@ impl Listener {
             channels: self.channels.clone(),
             listening: self.listening.clone(),
         };
-        let mut fresh = self.route.connect_listening(move |push| ear.hear(&push)).await?;
-        fresh.subscribe(&self.channel).await.map_err(|error| self.route.explain(error))?;
+        let explain = |error| self.route.explain(error);
+        let hear = move |push| ear.hear(&push);
+        let mut fresh = self.route.connect_listening(self.shards, hear).await.map_err(explain)?;
+        fresh.subscribe(&self.channel).await.map_err(explain)?;
         current.connection = Some(fresh);
         self.listening.store(number, Ordering::Release);
         drop(current);
@@ -97,13 +105,13 @@ impl Listener {
         let new = attention.names.iter().filter(|name| !subscribed.contains(*name));
         let new: Vec<String> = new.cloned().collect();
         if !new.is_empty() {
-            connection.subscribe(&new).await.map_err(explain)?;
+            connection.subscribe_to_lock(&new).await.map_err(explain)?;
             subscribed.extend(new);
         }
         let idle: Vec<String> =
             subscribed.iter().filter(|name| !self.channels.has(name)).cloned().collect();
         if idle.len() > MOST_IDLE {
-            connection.unsubscribe(&idle).await.map_err(explain)?;
+            connection.unsubscribe_from_locks(&idle).await.map_err(explain)?;
             idle.iter().for_each(|name| {
                 subscribed.remove(name);
             });
@@ -147,7 +155,17 @@ impl Ear {
                     }
                 }
             }
+            // Of any node of a cluster: the driver would connect again by itself, but not say
+            // when it is subscribed again.
             PushKind::Disconnection => self.went_deaf(),
+            // Unasked: the lock moved to another node.
+            PushKind::SUnsubscribe => {
+                if let Some(Value::BulkString(channel)) = push.data.first()
+                    && self.channels.has(&String::from_utf8_lossy(channel))
+                {
+                    self.went_deaf();
+                }
+            }
             _ => {}
         }
         Ok(())

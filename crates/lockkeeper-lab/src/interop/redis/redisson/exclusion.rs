@@ -165,7 +165,7 @@ pub(super) fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> 
 /// Everybody adds to a number in a file, in two steps that must not be interleaved.
 pub(super) fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 25;
-    let number = table.folder.join("redisson-number");
+    let number = table.folder.join("number");
     fs::write(&number, "0")?;
     let name = table.name("lock");
     // Started here and not in the threads: ours die with the thread that started them. Theirs take
