@@ -1,7 +1,7 @@
 //! The one connection of a keeper that messages arrive on; in a cluster, perhaps one to each node.
 
 use super::channels::{Attention, Channels};
-use super::roll::Roll;
+use super::roll::{Roll, lock};
 use super::route::{Route, Wire};
 use crate::backend::LossReason;
 use crate::error::Result;
@@ -37,9 +37,12 @@ pub(super) struct Listener {
 struct Current {
     number: u64,
     connection: Option<Wire>,
-    /// What it is subscribed to, besides the keeper's own channel.
-    subscribed: HashSet<String>,
+    subscribed: Arc<Subscribed>,
 }
+
+/// What a connection is subscribed to, besides the keeper's own channel. A cluster ends what is
+/// subscribed at a node when the lock moves to another.
+type Subscribed = std::sync::Mutex<HashSet<String>>;
 
 impl Listener {
     pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
@@ -69,6 +72,7 @@ impl Listener {
         *current = Current { number, ..Current::default() };
         let ear = Ear {
             number,
+            subscribed: current.subscribed.clone(),
             own: self.channel.clone(),
             roll: self.roll.clone(),
             channels: self.channels.clone(),
@@ -101,20 +105,24 @@ impl Listener {
         let Current { connection: Some(connection), subscribed, .. } = &mut *current else {
             return Ok(());
         };
-        let explain = |error| self.route.explain(error);
-        let new = attention.names.iter().filter(|name| !subscribed.contains(*name));
-        let new: Vec<String> = new.cloned().collect();
-        if !new.is_empty() {
-            connection.subscribe_to_lock(&new).await.map_err(explain)?;
-            subscribed.extend(new);
+        let new: Vec<String> = {
+            let mut subscribed = lock(subscribed);
+            // Before it is so: should it end at once, that is heard after this.
+            let new = attention.names.iter().filter(|name| subscribed.insert((*name).clone()));
+            new.cloned().collect()
+        };
+        if !new.is_empty()
+            && let Err(error) = connection.subscribe_to_lock(&new).await
+        {
+            lock(subscribed).retain(|name| !new.contains(name));
+            return Err(self.route.explain(error));
         }
-        let idle: Vec<String> =
-            subscribed.iter().filter(|name| !self.channels.has(name)).cloned().collect();
+        let mut idle: Vec<String> = lock(subscribed).iter().cloned().collect();
+        idle.retain(|name| !self.channels.has(name));
         if idle.len() > MOST_IDLE {
-            connection.unsubscribe_from_locks(&idle).await.map_err(explain)?;
-            idle.iter().for_each(|name| {
-                subscribed.remove(name);
-            });
+            let done = connection.unsubscribe_from_locks(&idle).await;
+            lock(subscribed).retain(|name| !idle.contains(name));
+            done.map_err(|error| self.route.explain(error))?;
         }
         Ok(())
     }
@@ -137,6 +145,7 @@ impl Listener {
 /// What the connection's driver calls with every message; dropped with it.
 struct Ear {
     number: u64,
+    subscribed: Arc<Subscribed>,
     own: String,
     roll: Arc<Roll>,
     channels: Arc<Channels>,
@@ -158,12 +167,12 @@ impl Ear {
             // Of any node of a cluster: the driver would connect again by itself, but not say
             // when it is subscribed again.
             PushKind::Disconnection => self.went_deaf(),
-            // Unasked: the lock moved to another node.
+            // Perhaps unasked, because the lock moved: who listens subscribes again.
             PushKind::SUnsubscribe => {
-                if let Some(Value::BulkString(channel)) = push.data.first()
-                    && self.channels.has(&String::from_utf8_lossy(channel))
-                {
-                    self.went_deaf();
+                if let Some(Value::BulkString(channel)) = push.data.first() {
+                    let channel = String::from_utf8_lossy(channel);
+                    lock(&self.subscribed).remove(&*channel);
+                    self.channels.heard(&channel);
                 }
             }
             _ => {}
