@@ -121,6 +121,17 @@ async fn those_who_wait_at_a_shard_follow_its_primary(lab: &Lab) -> Result<()> {
     .await;
     held.release().await?;
     waiting.await??.release().await?;
+    // Before it knows the other as its replica, it does not pass on to it what is said.
+    eventually("the primary is its replica", async || {
+        let said = replica.redis()?.ask(&["CLUSTER", "SLOTS"])?;
+        let ports = said.list().unwrap_or_default().iter().filter_map(|range| {
+            let [_, _, first, second, ..] = range.list()? else { return None };
+            Some((first.list()?.get(1)?.number()?, second.list()?.get(1)?.number()?))
+        });
+        let wanted = (i64::from(replica.port()), i64::from(primary.port()));
+        Ok(ports.into_iter().any(|found| found == wanted).then_some(()))
+    })
+    .await;
     for _ in 0..3 {
         hands_over(&one, &two, "handed", &[primary, replica]).await?;
     }
