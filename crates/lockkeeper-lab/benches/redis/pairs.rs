@@ -1,7 +1,7 @@
 //! Acquire and release where nobody is in the way.
 
 use crate::figures::{each, median, speed};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lockkeeper::Keeper;
 use lockkeeper_lab::interop::{Cache, Peer};
 use redis::IntoConnectionInfo;
@@ -105,10 +105,7 @@ pub(crate) fn python(url: &str) -> Result<()> {
     let (mut mine, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         mine.push(runtime.block_on(each(COUNT, ours(keeper.clone(), "bench".to_owned(), COUNT))));
-        peer.tell(&format!("bench python {COUNT}"))?;
-        let answer = peer.hear()?;
-        let seconds = answer.strip_prefix("took ").with_context(|| answer.clone())?;
-        theirs.push(Duration::from_secs_f64(seconds.parse()?) / COUNT);
+        theirs.push(peer.bench("python", COUNT)? / COUNT);
     }
     speed("acquire + release, 1 task: of redis-py", median(mine), median(theirs), 1.0);
     Ok(())

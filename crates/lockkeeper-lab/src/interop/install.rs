@@ -1,5 +1,6 @@
 //! What the peers are made of, fetched once and kept beside what cargo builds.
 
+use crate::server::tool::{JAVA, JAVAC, MAVEN, NODE, NPM, PYTHON};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,11 +24,21 @@ const GO_CONCURRENCY: [(&str, &str); 3] = [
 
 const CURATOR: [(&str, &str); 2] = [
     ("pom.xml", include_str!("../../interop/zookeeper/curator/pom.xml")),
-    ("Peer.java", include_str!("../../interop/zookeeper/curator/src/main/java/Peer.java")),
+    (
+        "src/main/java/Peer.java",
+        include_str!("../../interop/zookeeper/curator/src/main/java/Peer.java"),
+    ),
 ];
 const KAZOO: [(&str, &str); 2] = [
     ("requirements.txt", include_str!("../../interop/zookeeper/kazoo/requirements.txt")),
     ("peer.py", include_str!("../../interop/zookeeper/kazoo/peer.py")),
+];
+const REDISSON: [(&str, &str); 2] = [
+    ("pom.xml", include_str!("../../interop/redis/redisson/pom.xml")),
+    (
+        "src/main/java/Peer.java",
+        include_str!("../../interop/redis/redisson/src/main/java/Peer.java"),
+    ),
 ];
 
 /// The folder that libraries of other languages are installed in.
@@ -70,9 +81,9 @@ impl Cache {
     pub fn node_redlock(&self) -> Result<Command> {
         let folder = self.installed("node_redlock", &NODE_REDLOCK, &|folder| {
             let quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-            run(Command::new("npm").arg("ci").args(quiet).current_dir(folder))
+            run(Command::new(NPM.path()?).arg("ci").args(quiet).current_dir(folder))
         })?;
-        let mut command = Command::new("node");
+        let mut command = Command::new(NODE.path()?);
         command.arg(folder.join("peer.js"));
         Ok(command)
     }
@@ -83,17 +94,15 @@ impl Cache {
     /// When there is no Java or Maven, or Curator cannot be installed.
     pub fn curator(&self) -> Result<Command> {
         let folder = self.installed("curator", &CURATOR, &|folder| {
-            let sources = folder.join("src/main/java");
-            fs::create_dir_all(&sources)?;
-            fs::copy(folder.join("Peer.java"), sources.join("Peer.java"))?;
-            run(Command::new("mvn")
-                .args(["--batch-mode", "--quiet", "package"])
-                .current_dir(folder))
+            // Maven needs the compiler, and says so less well.
+            JAVAC.path()?;
+            let package = ["--quiet", "--batch-mode", "package"];
+            run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
         })?;
         let mut classes = folder.join("target/classes").into_os_string();
         classes.push(":");
         classes.push(folder.join("target/libraries/*"));
-        let mut command = Command::new("java");
+        let mut command = Command::new(JAVA.path()?);
         command.args(["-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", "-cp"]);
         command.arg(classes).arg("Peer");
         Ok(command)
@@ -119,6 +128,25 @@ impl Cache {
             run(Command::new("go").args(["build", "-o", "peer", "."]).current_dir(folder))
         })?;
         Ok(Command::new(folder.join("peer")))
+    }
+
+    /// The program that locks with Redisson.
+    ///
+    /// # Errors
+    /// When there is no Java or Maven, or Redisson cannot be fetched.
+    pub fn redisson(&self) -> Result<Command> {
+        let folder = self.installed("redisson", &REDISSON, &|folder| {
+            // Maven needs the compiler, and says so less well.
+            JAVAC.path()?;
+            let package = ["--quiet", "--batch-mode", "package"];
+            run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
+        })?;
+        let (classes, libraries) = (folder.join("target/classes"), folder.join("target/libraries"));
+        let mut command = Command::new(JAVA.path()?);
+        // Many short lives: what compiles them well takes longer than they last.
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp"]);
+        command.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Peer");
+        Ok(command)
     }
 
     /// The folder `name` with `files` in it, on which `install` was run. That is done once, and
@@ -149,7 +177,9 @@ impl Cache {
         }
         fs::create_dir(&folder)?;
         for (file, text) in files {
-            fs::write(folder.join(file), text)?;
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().context("no folder")?)?;
+            fs::write(file, text)?;
         }
         install(&folder).with_context(|| format!("{name} cannot be installed"))?;
         fs::write(done, "")?;
@@ -158,7 +188,7 @@ impl Cache {
 }
 
 fn install_python(folder: &Path) -> Result<()> {
-    run(Command::new("python3").args(["-m", "venv", "environment"]).current_dir(folder))?;
+    run(Command::new(PYTHON.path()?).args(["-m", "venv", "environment"]).current_dir(folder))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     let exactly = ["--no-deps", "--requirement", "requirements.txt"];
     run(python(folder).args(pip).args(exactly).current_dir(folder))
@@ -172,8 +202,10 @@ fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{shown} failed ({}): {}", output.status, said.trim());
+        // Maven complains on its output.
+        let said =
+            [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        bail!("{shown} failed ({}): {}", output.status, said.concat().trim());
     }
     Ok(())
 }

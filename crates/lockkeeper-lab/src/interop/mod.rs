@@ -10,13 +10,13 @@
 //! | `lock NAME TTL` | `held`, when it is |
 //! | `try NAME TTL` | `held` or `busy` |
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
-//! | `read-lock`, `try-read`, `read-unlock` | the same for the read side |
-//! | `write-lock`, `try-write`, `write-unlock` | the same for the write side |
+//! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
 //! | `bench NAME COUNT` | `took SECONDS`, for so many locks one after another (some peers) |
 //! | `quit` | |
 //!
-//! Times are in milliseconds. What else went wrong is `error` and why. A peer ends when its input
-//! does, so none outlives a run that was killed.
+//! Times are in milliseconds. One more word at the end of an order is who gives it: an owner's id to
+//! ours; to Redisson's a thread, whose answers end in its name. What else went wrong is `error` and
+//! why. A peer ends when its input does, so none outlives a run that was killed.
 
 mod etcd;
 mod install;
@@ -28,7 +28,6 @@ mod zookeeper;
 pub use install::Cache;
 pub use ours::serve;
 pub use peer::Peer;
-pub use redis::trials;
 
 use crate::server::Lab;
 use anyhow::{Result, bail};
@@ -47,11 +46,14 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
     arguments.test_threads.get_or_insert(4);
     let lab = Lab::open()?;
     let cache = Arc::new(Cache::open()?);
+    let mut cluster = None;
     let (server, trials) = match store {
         "redis" => {
             let server = lab.redis().start()?;
-            let url = server.url();
-            (server, trials(&url, &cache, lab.folder()))
+            let cluster = cluster.insert(lab.redis().start_cluster()?);
+            let mut trials = redis::trials(&server.url(), &cache, lab.folder());
+            trials.extend(redis::trials_in_a_cluster(cluster, &cache, lab.folder()));
+            (server, trials)
         }
         "zookeeper" => {
             let server = lab.zookeeper().tick(500).start()?;
@@ -66,7 +68,11 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
         other => bail!("no other library is tried on {other:?}: it is redis, zookeeper or etcd"),
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
-    drop(server);
+    let whole = !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list;
+    if whole && store == "redis" {
+        redis::figures(&server.url(), &cache)?;
+    }
+    drop((server, cluster));
     drop(lab);
     Ok(conclusion.exit_code())
 }

@@ -1,12 +1,12 @@
 //! Our own side, as a process that can be paused and killed like the others.
 
 use anyhow::Result;
-use lockkeeper::ErrorKind;
 use lockkeeper::blocking::{Guard, Keeper, connect};
+use lockkeeper::{ErrorKind, Owner};
 use std::collections::HashMap;
 use std::process::exit;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Takes locks at `url` as the lines of the input say, and answers on the output.
 ///
@@ -44,10 +44,10 @@ fn obey(
     keeper: &Keeper,
     guards: &mut HashMap<String, Guard>,
     line: &str,
-) -> lockkeeper::Result<&'static str> {
+) -> lockkeeper::Result<String> {
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
-    let (verb, name, ttl) = (word(), word(), word().parse().unwrap_or_default());
+    let (verb, name) = (word(), word());
     // Which side of a read-write lock, if it is one, and what is to be done with it.
     let mut parts = verb.split('-');
     let side = parts.clone().find(|part| ["read", "write"].contains(part)).unwrap_or_default();
@@ -55,19 +55,30 @@ fn obey(
     let key = format!("{side} {name}");
     if verb == "unlock" {
         return match guards.remove(&key).map(Guard::release) {
-            Some(Ok(())) => Ok("unlocked"),
+            Some(Ok(())) => Ok("unlocked".to_owned()),
             Some(Err(error)) if error.kind() != ErrorKind::Lost => Err(error),
-            _ => Ok("not-held"),
+            _ => Ok("not-held".to_owned()),
         };
+    }
+    let (number, owner) = (word().parse().unwrap_or_default(), word());
+    if verb == "bench" {
+        let begin = Instant::now();
+        for _ in 0..number {
+            keeper.lock(name).acquire()?.release()?;
+        }
+        return Ok(format!("took {}", begin.elapsed().as_secs_f64()));
     }
     let lock = match side {
         "read" => keeper.rw_lock(name).read(),
         "write" => keeper.rw_lock(name).write(),
         _ => keeper.lock(name),
     };
-    let lock = lock.ttl(Duration::from_millis(ttl));
+    let mut lock = lock.ttl(Duration::from_millis(number));
+    if !owner.is_empty() {
+        lock = lock.owner(&Owner::resume(owner)?);
+    }
     let taken = if verb == "lock" { Some(lock.acquire()?) } else { lock.try_acquire()? };
-    let Some(guard) = taken else { return Ok("busy") };
+    let Some(guard) = taken else { return Ok("busy".to_owned()) };
     guards.insert(key, guard);
-    Ok("held")
+    Ok("held".to_owned())
 }

@@ -93,6 +93,28 @@ impl Peer {
         }
     }
 
+    /// As [`must_say`](Self::must_say), for one that may have nothing to say.
+    ///
+    /// # Errors
+    /// When it says something else, or nothing in time.
+    pub fn must_say_within(&mut self, answer: &str, limit: Duration) -> Result<()> {
+        match self.answers.recv_timeout(limit) {
+            Ok(said) if said == answer => Ok(()),
+            other => bail!("it says {other:?} and should say {answer:?}"),
+        }
+    }
+
+    /// How long it takes for so many locks, one after another.
+    ///
+    /// # Errors
+    /// When it does not know how, or as [`hear`](Self::hear).
+    pub fn bench(&mut self, name: &str, count: u32) -> Result<Duration> {
+        self.tell(&format!("bench {name} {count}"))?;
+        let said = self.hear()?;
+        let seconds = said.strip_prefix("took ").with_context(|| format!("it says {said:?}"))?;
+        Ok(Duration::from_secs_f64(seconds.parse()?))
+    }
+
     /// Checks that nothing is answered as yet.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ mod program;
 mod setup;
 mod shared;
 mod template;
-mod tool;
+pub(crate) mod tool;
 pub mod wire;
 
 pub use commands::{servers, with_servers};

@@ -1,7 +1,7 @@
 //! Installs what is missing, with the distribution's package manager.
 
 use super::kind::Kind;
-use super::tool::{EXTRAS, Tool};
+use super::tool::{EXTRAS, LANGUAGES, PYTHON, Tool};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ const INSTALL: &str = include_str!("install.sh");
 pub fn setup() -> Result<()> {
     let absent = absent();
     if absent.is_empty() {
-        println!("all servers are installed");
+        println!("everything that the tests use is installed");
         return Ok(());
     }
     let packages: BTreeSet<&str> = absent.iter().map(|tool| tool.package).collect();
@@ -56,8 +56,23 @@ pub fn setup() -> Result<()> {
 }
 
 fn absent() -> Vec<Tool> {
-    let tools = Kind::ALL.iter().flat_map(|kind| kind.tools()).chain(EXTRAS);
-    tools.filter(|tool| tool.find().is_none()).copied().collect()
+    let tools = Kind::ALL.iter().flat_map(|kind| kind.tools()).chain(EXTRAS).chain(LANGUAGES);
+    tools.filter(|tool| is_absent(tool)).copied().collect()
+}
+
+fn is_absent(tool: &Tool) -> bool {
+    match tool.find() {
+        None => true,
+        // Debian's comes without what environments are made with.
+        Some(python) if *tool == PYTHON => {
+            let asked = Command::new(python)
+                .args(["-c", "import ensurepip, venv"])
+                .stderr(Stdio::null())
+                .status();
+            !asked.is_ok_and(|status| status.success())
+        }
+        Some(_) => false,
+    }
 }
 
 /// The beginning of a command that runs as root.

@@ -42,8 +42,17 @@ pub(crate) const FAKETIME: Tool = tool(
     &["/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/lib64/faketime"],
 );
 
+// What other libraries are installed with and run by, found as a user's own would be.
+pub(crate) const PYTHON: Tool = tool("python3", "python3-venv", &[]);
+pub(crate) const NODE: Tool = tool("node", "nodejs", &[]);
+pub(crate) const NPM: Tool = tool("npm", "npm", &[]);
+pub(crate) const JAVAC: Tool = tool("javac", "default-jdk-headless", &[]);
+pub(crate) const MAVEN: Tool = tool("mvn", "maven", &[]);
+
 /// Needed by some tests, whatever the kind of server.
 pub(crate) const EXTRAS: &[Tool] = &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL];
+/// Needed to try other libraries.
+pub(crate) const LANGUAGES: &[Tool] = &[PYTHON, NODE, NPM, JAVAC, MAVEN];
 
 impl Tool {
     /// Where it is. The places come before the `PATH`: a link there may lead to a program that

@@ -7,6 +7,7 @@ mod full;
 mod likeness;
 mod messages;
 mod reaching;
+mod shards;
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -45,6 +46,7 @@ fn main() -> Result<()> {
         full::CASES,
         likeness::CASES,
         failover::CASES,
+        shards::CASES,
     ];
     let reason = missing(&[Kind::Redis]);
     let trials = cases.into_iter().flatten().map(|(name, case)| {

@@ -2,7 +2,5 @@
 
 mod doubt;
 mod layout;
-#[path = "../interop/server.rs"]
-mod server;
 mod stage;
 mod waiting;

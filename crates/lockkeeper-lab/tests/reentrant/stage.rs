@@ -1,9 +1,9 @@
 //! A server, a keeper whose claims can be made again, and a plain look into Redis.
 
-use crate::server::Server;
 use async_trait::async_trait;
 use lockkeeper::backend::{Backend, Capability, Claim, Grant, Inspector, Patience};
 use lockkeeper::{Keeper, Result};
+use lockkeeper_lab::server::{Lab, Server};
 use redis::Connection;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,16 +12,18 @@ use std::time::Duration;
 
 pub(crate) struct Stage {
     _server: Server,
+    _lab: Lab,
     url: String,
     pub(crate) redis: Connection,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let server = Server::start().unwrap();
+        let lab = Lab::open().unwrap();
+        let server = lab.redis().start().unwrap();
         let url = server.url();
         let redis = redis::Client::open(&url[..]).unwrap().get_connection().unwrap();
-        Self { _server: server, url, redis }
+        Self { _server: server, _lab: lab, url, redis }
     }
 
     pub(crate) async fn keeper(&self) -> (Keeper, Arc<Spy>) {

@@ -1,11 +1,10 @@
-//! The one connection of a keeper that messages arrive on.
+//! The one connection of a keeper that messages arrive on; in a cluster, perhaps one to each node.
 
 use super::channels::{Attention, Channels};
-use super::roll::Roll;
-use super::route::Route;
+use super::roll::{Roll, lock};
+use super::route::{Route, Wire};
 use crate::backend::LossReason;
 use crate::error::Result;
-use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use std::collections::HashSet;
 use std::fmt;
@@ -25,6 +24,8 @@ const MOST_IDLE: usize = 32;
 pub(super) struct Listener {
     route: Arc<Route>,
     channel: String,
+    /// Whether locks of a cluster have their messages on the node that they are on.
+    shards: bool,
     roll: Arc<Roll>,
     pub(super) channels: Arc<Channels>,
     /// The number of the connection that is subscribed; zero when none is.
@@ -35,15 +36,23 @@ pub(super) struct Listener {
 #[derive(Default)]
 struct Current {
     number: u64,
-    connection: Option<MultiplexedConnection>,
-    /// What it is subscribed to, besides the keeper's own channel.
-    subscribed: HashSet<String>,
+    connection: Option<Wire>,
+    subscribed: Arc<Subscribed>,
 }
+
+/// What a connection is subscribed to, besides the keeper's own channel. A cluster ends what is
+/// subscribed at a node when the lock moves to another.
+type Subscribed = std::sync::Mutex<HashSet<String>>;
 
 impl Listener {
     pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
         let (channels, listening, connection) = (Arc::default(), Arc::default(), Mutex::default());
-        Self { route, channel, roll, channels, listening, connection }
+        Self { route, channel, shards: false, roll, channels, listening, connection }
+    }
+
+    /// With `shards`, what locks of a cluster say is heard on the node that they are on.
+    pub(super) fn at_shards(self, shards: bool) -> Self {
+        Self { shards, ..self }
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -63,13 +72,16 @@ impl Listener {
         *current = Current { number, ..Current::default() };
         let ear = Ear {
             number,
+            subscribed: current.subscribed.clone(),
             own: self.channel.clone(),
             roll: self.roll.clone(),
             channels: self.channels.clone(),
             listening: self.listening.clone(),
         };
-        let mut fresh = self.route.connect_listening(move |push| ear.hear(&push)).await?;
-        fresh.subscribe(&self.channel).await.map_err(|error| self.route.explain(error))?;
+        let explain = |error| self.route.explain(error);
+        let hear = move |push| ear.hear(&push);
+        let mut fresh = self.route.connect_listening(self.shards, hear).await.map_err(explain)?;
+        fresh.subscribe(&self.channel).await.map_err(explain)?;
         current.connection = Some(fresh);
         self.listening.store(number, Ordering::Release);
         drop(current);
@@ -93,20 +105,24 @@ impl Listener {
         let Current { connection: Some(connection), subscribed, .. } = &mut *current else {
             return Ok(());
         };
-        let explain = |error| self.route.explain(error);
-        let new = attention.names.iter().filter(|name| !subscribed.contains(*name));
-        let new: Vec<String> = new.cloned().collect();
-        if !new.is_empty() {
-            connection.subscribe(&new).await.map_err(explain)?;
-            subscribed.extend(new);
+        let new: Vec<String> = {
+            let mut subscribed = lock(subscribed);
+            // Before it is so: should it end at once, that is heard after this.
+            let new = attention.names.iter().filter(|name| subscribed.insert((*name).clone()));
+            new.cloned().collect()
+        };
+        if !new.is_empty()
+            && let Err(error) = connection.subscribe_to_lock(&new).await
+        {
+            lock(subscribed).retain(|name| !new.contains(name));
+            return Err(self.route.explain(error));
         }
-        let idle: Vec<String> =
-            subscribed.iter().filter(|name| !self.channels.has(name)).cloned().collect();
+        let mut idle: Vec<String> = lock(subscribed).iter().cloned().collect();
+        idle.retain(|name| !self.channels.has(name));
         if idle.len() > MOST_IDLE {
-            connection.unsubscribe(&idle).await.map_err(explain)?;
-            idle.iter().for_each(|name| {
-                subscribed.remove(name);
-            });
+            let done = connection.unsubscribe_from_locks(&idle).await;
+            lock(subscribed).retain(|name| !idle.contains(name));
+            done.map_err(|error| self.route.explain(error))?;
         }
         Ok(())
     }
@@ -129,6 +145,7 @@ impl Listener {
 /// What the connection's driver calls with every message; dropped with it.
 struct Ear {
     number: u64,
+    subscribed: Arc<Subscribed>,
     own: String,
     roll: Arc<Roll>,
     channels: Arc<Channels>,
@@ -147,7 +164,17 @@ impl Ear {
                     }
                 }
             }
+            // Of any node of a cluster: the driver would connect again by itself, but not say
+            // when it is subscribed again.
             PushKind::Disconnection => self.went_deaf(),
+            // Perhaps unasked, because the lock moved: who listens subscribes again.
+            PushKind::SUnsubscribe => {
+                if let Some(Value::BulkString(channel)) = push.data.first() {
+                    let channel = String::from_utf8_lossy(channel);
+                    lock(&self.subscribed).remove(&*channel);
+                    self.channels.heard(&channel);
+                }
+            }
             _ => {}
         }
         Ok(())

@@ -79,20 +79,11 @@ pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
         }
         "reentrant" => {
             address.only_options(reentrant::OPTIONS)?;
-            if link.route.is_cluster() {
-                // Locks would hold all the same, but neither side would hear the other's releases.
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "recipe=reentrant is not offered in a cluster, where Redisson publishes to \
-                     shards: use one primary, or the recipe queue",
-                ));
-            }
             options.check_eviction(&link).await?;
             let settings = reentrant::Settings {
                 prefix: options.prefix.clone().unwrap_or_default(),
                 keeper: ClaimIds::new()?.next().to_string(),
                 clustered: link.route.is_cluster(),
-                publish: "PUBLISH",
                 url,
             };
             Ok(Arc::new(reentrant::Reentrant::open(link, settings).await?))

@@ -3,7 +3,7 @@
 use super::trouble;
 use crate::error::{Error, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClient;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Cause,
@@ -84,7 +84,10 @@ impl Route {
                     _ => Err(no_primary("the sentinels name a server that is no primary")),
                 }
             }
-            Way::Cluster(hosts) => self.cluster(hosts).await.map(Wire::Cluster),
+            Way::Cluster(hosts) => {
+                let client = self.cluster(hosts)?.build()?;
+                client.get_async_connection().await.map(Wire::Cluster)
+            }
         }
     }
 
@@ -93,21 +96,27 @@ impl Route {
         self.door.open(host, None).await.map(Wire::Node)
     }
 
-    /// A connection of its own to one server, whose messages go to `hear`.
+    /// A connection of its own, whose messages go to `hear`: to one server, or with `shards` to
+    /// every node of a cluster.
     pub(super) async fn connect_listening(
         &self,
+        shards: bool,
         hear: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection> {
+    ) -> RedisResult<Wire> {
         let host = match &self.way {
             Way::One(host) => host.clone(),
-            Way::Sentinels { .. } => self.primary().await.map_err(|error| self.explain(error))?,
+            Way::Sentinels { .. } => self.primary().await?,
+            Way::Cluster(hosts) if shards => {
+                let client = self.cluster(hosts)?.push_sender(hear).build()?;
+                return client.get_async_connection().await.map(Wire::Cluster);
+            }
             // What is published at one node of a cluster is heard at all of them.
             Way::Cluster(hosts) => {
                 hosts[self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len()].clone()
             }
         };
         let config = self.door.config().set_push_sender(hear);
-        self.door.open(&host, Some(config)).await.map_err(|error| self.explain(error))
+        self.door.open(&host, Some(config)).await.map(Wire::Node)
     }
 
     /// Asks the sentinels, one after another, who is the primary now; `None` where there are none.
@@ -149,7 +158,7 @@ impl Route {
         Err(last)
     }
 
-    async fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterConnection> {
+    fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterClientBuilder> {
         let nodes: Vec<ConnectionInfo> =
             hosts.iter().map(|host| self.door.info(host)).collect::<RedisResult<_>>()?;
         let mut builder = ClusterClient::builder(nodes)
@@ -168,7 +177,7 @@ impl Route {
         if let Some(tls) = &self.door.tls {
             builder = builder.tls(TlsMode::Secure).certs(tls.clone());
         }
-        builder.build()?.get_async_connection().await
+        Ok(builder)
     }
 
     pub(super) fn explain(&self, error: RedisError) -> Error {
@@ -226,6 +235,38 @@ impl Door {
 
 fn no_primary(why: &'static str) -> RedisError {
     RedisError::from((Cause::MasterNameNotFoundBySentinel, why))
+}
+
+impl Wire {
+    /// Subscribes to a channel that all of a cluster tells of.
+    pub(super) async fn subscribe(&mut self, name: &str) -> RedisResult<()> {
+        match self {
+            Wire::Node(connection) => connection.subscribe(name).await,
+            Wire::Cluster(connection) => connection.subscribe(name).await,
+        }
+    }
+
+    /// Subscribes to channels of one lock: in a cluster, where the lock is.
+    pub(super) async fn subscribe_to_lock(&mut self, names: &[String]) -> RedisResult<()> {
+        match self {
+            Wire::Node(connection) => connection.subscribe(names).await,
+            Wire::Cluster(connection) => connection.ssubscribe(names).await,
+        }
+    }
+
+    /// Ends what [`subscribe_to_lock`](Self::subscribe_to_lock) began, for any locks.
+    pub(super) async fn unsubscribe_from_locks(&mut self, names: &[String]) -> RedisResult<()> {
+        match self {
+            Wire::Node(connection) => connection.unsubscribe(names).await,
+            Wire::Cluster(connection) => {
+                // One by one: they may be on several nodes.
+                for name in names {
+                    connection.sunsubscribe(name).await?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 impl ConnectionLike for Wire {

@@ -77,7 +77,10 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
                 | ServerErrorKind::BusyLoading
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::MasterDown
-                | ServerErrorKind::TryAgain,
+                | ServerErrorKind::TryAgain
+                // To a node that is gone, and not yet replaced.
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask,
             )
             | Cause::Io
             | Cause::Parse

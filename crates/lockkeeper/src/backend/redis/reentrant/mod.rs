@@ -12,7 +12,7 @@
 //! beside the lock, `lockkeeper:reentrant:{name}`; the scripts say what must stay true of the two.
 //!
 //! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper
-//! does. What waits is not known to the store, so nobody is shown waiting, and no order is kept.
+//! does. In a cluster, whose Redisson clients publish to its shards, so do we. What waits is not known to the store, so nobody is shown waiting, and no order is kept.
 
 mod keys;
 mod owner;
@@ -27,7 +27,7 @@ use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Mode,
     Moment, Name, Patience, Standing,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use keys::{Keys, Layout};
 use scripts::{Asked, Scripts};
@@ -68,7 +68,7 @@ struct Shared {
     turns: Turns,
     /// Where this keeper is told that a claim of its own was broken.
     channel: String,
-    /// The command that tells Redisson of a release.
+    /// The command that tells Redisson of a release: `PUBLISH`, or `SPUBLISH` in a cluster.
     publish: &'static str,
     url: String,
 }
@@ -79,17 +79,20 @@ pub(super) struct Settings {
     pub(super) prefix: String,
     pub(super) keeper: String,
     pub(super) clustered: bool,
-    /// `PUBLISH`; in a cluster whose Redisson clients listen to its shards, `SPUBLISH`.
-    pub(super) publish: &'static str,
     pub(super) url: String,
 }
 
 impl Reentrant {
     pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
-        let Settings { prefix, keeper, clustered, publish, url } = settings;
+        let Settings { prefix, keeper, clustered, url } = settings;
+        if clustered {
+            has_shards(&link).await?;
+        }
+        let publish = if clustered { "SPUBLISH" } else { "PUBLISH" };
         let roll = Arc::new(Roll::default());
         let channel = format!("{}keeper:{keeper}", super::key::PREFIX);
         let listener = Listener::new(link.route.clone(), channel.clone(), roll.clone());
+        let listener = listener.at_shards(clustered);
         listener.ensure().await?;
         let (scripts, turns) = (Scripts::new(), Turns::default());
         let layout = Layout { prefix, clustered };
@@ -114,6 +117,20 @@ impl Reentrant {
             Asked::Busy(left) => Ok(Answer::Busy(left)),
             Asked::Uncovered => Err(Mode::Shared.upgrade_refused(&claim.name, claim.mode)),
         }
+    }
+}
+
+/// Asks what Redisson does before it publishes to the shards of a cluster.
+async fn has_shards(link: &Link) -> Result<()> {
+    let mut ask = redis::cmd("PUBSUB");
+    ask.arg("SHARDNUMSUB");
+    match link.command(&ask).await {
+        Err(error) if error.kind() == ErrorKind::Store => Err(Error::new(
+            ErrorKind::Unsupported,
+            "recipe=reentrant takes Redis 7 or later in a cluster: use the recipe queue",
+        )
+        .caused_by(error)),
+        answer => answer.map(|_| ()),
     }
 }
 

@@ -98,20 +98,23 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
 async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
     let pattern = format!("{}*", literally(&format!("{}{prefix}", shared.layout.prefix)));
     let mut names = BTreeSet::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-        scan.arg("TYPE").arg("hash");
-        let answer = shared.link.command(&scan).await?;
-        let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
-        let [next, Value::Array(keys)] = &parts[..] else { return Err(strange(&answer)) };
-        names.extend(keys.iter().filter_map(text).filter_map(|key| shared.layout.name_of(key)));
-        text(next).unwrap_or("0").clone_into(&mut cursor);
-        if cursor == "0" {
-            return Ok(names);
+    for mut wire in shared.link.every_primary().await? {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+            scan.arg("TYPE").arg("hash");
+            let answer = scan.query_async::<(String, Vec<Vec<u8>>)>(&mut wire).await;
+            let (next, keys) = answer.map_err(|error| shared.link.route.explain(error))?;
+            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            names.extend(keys.filter_map(|key| shared.layout.name_of(key)));
+            cursor = next;
+            if cursor == "0" {
+                break;
+            }
         }
     }
+    Ok(names)
 }
 
 /// The text as a pattern that matches itself only.

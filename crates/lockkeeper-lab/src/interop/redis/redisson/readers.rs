@@ -1,7 +1,7 @@
 //! Readers of both sides, and those who would write.
 
 use super::{LOCK, LONG, READ, SHORT, SOON, Table, WHILE, WRITE};
-use crate::peer::Peer;
+use crate::interop::peer::Peer;
 use anyhow::{Result, ensure};
 use std::thread::sleep;
 use std::time::{Duration, Instant};

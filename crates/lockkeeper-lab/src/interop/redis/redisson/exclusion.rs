@@ -1,7 +1,7 @@
 //! One holds it, and the others wait, come after it, or are killed.
 
 use super::{Kind, LOCK, LONG, PAIRS, READ, SHORT, SOON, Table, WHILE, WRITE};
-use crate::peer::Peer;
+use crate::interop::peer::Peer;
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,6 @@ fn hands_over(name: &str, holder: (&mut Peer, Kind), waiter: (&mut Peer, Kind)) 
     holder.must(&kind.give_back(name), "unlocked")?;
     waiter.must_say("held")?;
     let woken = before.elapsed();
-    println!("{name}: {} to {} in {woken:?}", kind.lock, wanted.lock);
     ensure!(woken < SOON, "{name}: it was found free after {woken:?}, without being told");
     waiter.must(&wanted.give_back(name), "unlocked")
 }
@@ -166,8 +165,7 @@ pub(super) fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> 
 /// Everybody adds to a number in a file, in two steps that must not be interleaved.
 pub(super) fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 25;
-    let folder = tempfile::tempdir()?;
-    let number = folder.path().join("number");
+    let number = table.folder.join("number");
     fs::write(&number, "0")?;
     let name = table.name("lock");
     // Started here and not in the threads: ours die with the thread that started them. Theirs take
