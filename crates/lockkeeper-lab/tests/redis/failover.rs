@@ -9,6 +9,7 @@ use std::time::Duration;
 cases!(
     sentinels_lead_to_the_new_primary,
     a_cluster_fails_over,
+    any_seed_leads_to_a_cluster,
     names_of_every_slot_work_in_a_cluster,
     replicas_must_have_it_where_the_url_says_so,
     a_lock_that_did_not_survive_is_lost_and_tokens_still_grow,
@@ -60,6 +61,14 @@ async fn a_cluster_fails_over(lab: &Lab) -> Result<()> {
     let slot = u16::try_from(slot.number().context("a slot")?)?;
     let master = cluster.master_of(slot, &cluster.nodes[0])?.context("a master")?;
     survives(&keeper, "moved", || master.kill()).await
+}
+
+async fn any_seed_leads_to_a_cluster(lab: &Lab) -> Result<()> {
+    let cluster = lab.redis().start_cluster()?;
+    let url = format!("redis+cluster://127.0.0.1:1,{}", hosts(&cluster.nodes));
+    let keeper = lockkeeper::connect(&url).await.context("one of the seeds is dead")?;
+    keeper.lock("seed").ttl(LONG).acquire().await?.release().await?;
+    Ok(())
 }
 
 async fn names_of_every_slot_work_in_a_cluster(lab: &Lab) -> Result<()> {

@@ -98,16 +98,28 @@ impl Route {
         &self,
         hear: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection> {
-        let host = match &self.way {
-            Way::One(host) => host.clone(),
-            Way::Sentinels { .. } => self.primary().await.map_err(|error| self.explain(error))?,
+        let hosts = match &self.way {
+            Way::One(host) => vec![host.clone()],
+            Way::Sentinels { .. } => {
+                vec![self.primary().await.map_err(|error| self.explain(error))?]
+            }
             // What is published at one node of a cluster is heard at all of them.
             Way::Cluster(hosts) => {
-                hosts[self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len()].clone()
+                let mut hosts = hosts.clone();
+                let first = self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len();
+                hosts.rotate_left(first);
+                hosts
             }
         };
         let config = self.door.config().set_push_sender(hear);
-        self.door.open(&host, Some(config)).await.map_err(|error| self.explain(error))
+        let mut last = no_primary("no host is named");
+        for host in &hosts {
+            match self.door.open(host, Some(config.clone())).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(self.explain(last))
     }
 
     /// Asks the sentinels, one after another, who is the primary now; `None` where there are none.
