@@ -8,6 +8,7 @@ use std::time::Duration;
 
 cases!(
     sentinels_lead_to_the_new_primary,
+    a_silent_sentinel_holds_up_no_one,
     a_cluster_fails_over,
     any_seed_leads_to_a_cluster,
     names_of_every_slot_work_in_a_cluster,
@@ -51,6 +52,32 @@ async fn sentinels_lead_to_the_new_primary(lab: &Lab) -> Result<()> {
     let error = lockkeeper::connect(&wrong).await.expect_err("no such primary");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains("name"), "{error}");
+    Ok(())
+}
+
+async fn a_silent_sentinel_holds_up_no_one(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_sentinel(1)?;
+    // Takes connections, as the kernel does for it, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let (address, others) = (silent.local_addr()?, hosts(&group.sentinels));
+    let url = format!("redis+sentinel://{address},{others}/{}", group.name());
+    let direct = lockkeeper::connect(&group.primary.url()).await?;
+    let keeper = lockkeeper::connect(&url).await?;
+    let held = direct.lock("unheld").ttl(LONG).acquire().await?;
+    let lock = keeper.lock("unheld").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        Ok((direct.show("unheld").await?.waiters.len() == 1).then_some(()))
+    })
+    .await;
+    // The sentinels are asked more than once in this time, by signs of life.
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < Duration::from_secs(8) {
+        assert_eq!(direct.show("unheld").await?.waiters.len(), 1, "it counts as dead");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    held.release().await?;
+    waiter.await??.release().await?;
     Ok(())
 }
 

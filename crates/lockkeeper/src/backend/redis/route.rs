@@ -2,6 +2,7 @@
 
 use super::trouble;
 use crate::error::{Error, Result};
+use futures_util::future::select_ok;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -122,7 +123,7 @@ impl Route {
         Err(self.explain(last))
     }
 
-    /// Asks the sentinels, one after another, who is the primary now; `None` where there are none.
+    /// Asks the sentinels who is the primary now; `None` where there are none.
     pub(super) async fn current_primary(&self) -> Option<Host> {
         match self.way {
             Way::Sentinels { .. } => self.primary().await.ok(),
@@ -144,21 +145,18 @@ impl Route {
         };
         let mut door = self.door.clone();
         (door.user, door.password, door.database) = (user.clone(), password.clone(), 0);
-        let mut last = no_primary("no sentinel answers");
-        for sentinel in sentinels {
-            let asked = async {
+        // All at once: one that is silent must not hold up those who wait for an answer.
+        let asked = sentinels.iter().map(|sentinel| {
+            let door = &door;
+            Box::pin(async move {
                 let mut connection = door.open(sentinel, None).await?;
                 let mut ask = redis::cmd("SENTINEL");
                 ask.arg("get-master-addr-by-name").arg(master);
-                ask.query_async::<Option<Host>>(&mut connection).await
-            };
-            match asked.await {
-                Ok(Some(host)) => return Ok(host),
-                Ok(None) => last = no_primary("the sentinels know no primary of that name"),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+                let host = ask.query_async::<Option<Host>>(&mut connection).await?;
+                host.ok_or_else(|| no_primary("the sentinels know no primary of that name"))
+            })
+        });
+        select_ok(asked).await.map(|(host, _)| host)
     }
 
     async fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterConnection> {
