@@ -8,7 +8,9 @@ use std::time::Duration;
 
 cases!(
     sentinels_lead_to_the_new_primary,
+    a_silent_sentinel_holds_up_no_one,
     a_cluster_fails_over,
+    any_seed_leads_to_a_cluster,
     names_of_every_slot_work_in_a_cluster,
     replicas_must_have_it_where_the_url_says_so,
     a_lock_that_did_not_survive_is_lost_and_tokens_still_grow,
@@ -53,6 +55,32 @@ async fn sentinels_lead_to_the_new_primary(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+async fn a_silent_sentinel_holds_up_no_one(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_sentinel(1)?;
+    // Takes connections, as the kernel does for it, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let (address, others) = (silent.local_addr()?, hosts(&group.sentinels));
+    let url = format!("redis+sentinel://{address},{others}/{}", group.name());
+    let direct = lockkeeper::connect(&group.primary.url()).await?;
+    let keeper = lockkeeper::connect(&url).await?;
+    let held = direct.lock("unheld").ttl(LONG).acquire().await?;
+    let lock = keeper.lock("unheld").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        Ok((direct.show("unheld").await?.waiters.len() == 1).then_some(()))
+    })
+    .await;
+    // The sentinels are asked more than once in this time, by signs of life.
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < Duration::from_secs(8) {
+        assert_eq!(direct.show("unheld").await?.waiters.len(), 1, "it counts as dead");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    held.release().await?;
+    waiter.await??.release().await?;
+    Ok(())
+}
+
 async fn a_cluster_fails_over(lab: &Lab) -> Result<()> {
     let cluster = lab.redis().start_cluster()?;
     let keeper = lockkeeper::connect(&format!("redis+cluster://{}", hosts(&cluster.nodes))).await?;
@@ -60,6 +88,14 @@ async fn a_cluster_fails_over(lab: &Lab) -> Result<()> {
     let slot = u16::try_from(slot.number().context("a slot")?)?;
     let master = cluster.master_of(slot, &cluster.nodes[0])?.context("a master")?;
     survives(&keeper, "moved", || master.kill()).await
+}
+
+async fn any_seed_leads_to_a_cluster(lab: &Lab) -> Result<()> {
+    let cluster = lab.redis().start_cluster()?;
+    let url = format!("redis+cluster://127.0.0.1:1,{}", hosts(&cluster.nodes));
+    let keeper = lockkeeper::connect(&url).await.context("one of the seeds is dead")?;
+    keeper.lock("seed").ttl(LONG).acquire().await?.release().await?;
+    Ok(())
 }
 
 async fn names_of_every_slot_work_in_a_cluster(lab: &Lab) -> Result<()> {

@@ -58,7 +58,12 @@ async fn a_key_of_someone_else_is_reported_and_left_alone(lab: &Lab) -> Result<(
     let mut redis = server.redis()?;
     redis.ask(&["HSET", "lockkeeper:{hash}", "a", "b"])?;
     redis.ask(&["SET", "lockkeeper:{text}", "not ours"])?;
-    for name in ["hash", "text"] {
+    // The first letters of what we write ourselves.
+    let alike = ["Xanadu", "Yes", "Foo", "F", "Gone", "Maybe"];
+    for text in alike {
+        redis.ask(&["SET", &format!("lockkeeper:{{{text}}}"), text])?;
+    }
+    for name in ["hash", "text"].into_iter().chain(alike) {
         let error = keeper.lock(name).try_acquire().await.expect_err("took a foreign key");
         assert_eq!(error.kind(), ErrorKind::Store, "{error:?}");
         assert!(error.to_string().contains("something else"), "{error}");
@@ -69,6 +74,12 @@ async fn a_key_of_someone_else_is_reported_and_left_alone(lab: &Lab) -> Result<(
     keeper.close(crate::PATIENT).await;
     assert_eq!(redis.ask(&["GET", "lockkeeper:{text}"])?.text(), Some("not ours"));
     assert_eq!(redis.ask(&["HGET", "lockkeeper:{hash}", "a"])?.text(), Some("b"));
+    for text in alike {
+        let key = format!("lockkeeper:{{{text}}}");
+        assert_eq!(redis.ask(&["GET", &key])?.text(), Some(text));
+        let helpers = redis.ask(&["EXISTS", &format!("{key}:queue"), &format!("{key}:desk")])?;
+        assert_eq!(helpers.number(), Some(0), "{text} has company");
+    }
     Ok(())
 }
 

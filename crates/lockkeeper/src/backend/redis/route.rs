@@ -2,6 +2,7 @@
 
 use super::trouble;
 use crate::error::{Error, Result};
+use futures_util::future::select_ok;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -103,23 +104,33 @@ impl Route {
         shards: bool,
         hear: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
     ) -> RedisResult<Wire> {
-        let host = match &self.way {
-            Way::One(host) => host.clone(),
-            Way::Sentinels { .. } => self.primary().await?,
+        let hosts = match &self.way {
+            Way::One(host) => vec![host.clone()],
+            Way::Sentinels { .. } => vec![self.primary().await?],
             Way::Cluster(hosts) if shards => {
                 let client = self.cluster(hosts)?.push_sender(hear).build()?;
                 return client.get_async_connection().await.map(Wire::Cluster);
             }
             // What is published at one node of a cluster is heard at all of them.
             Way::Cluster(hosts) => {
-                hosts[self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len()].clone()
+                let mut hosts = hosts.clone();
+                let first = self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len();
+                hosts.rotate_left(first);
+                hosts
             }
         };
         let config = self.door.config().set_push_sender(hear);
-        self.door.open(&host, Some(config)).await.map(Wire::Node)
+        let mut last = no_primary("no host is named");
+        for host in &hosts {
+            match self.door.open(host, Some(config.clone())).await {
+                Ok(connection) => return Ok(Wire::Node(connection)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
-    /// Asks the sentinels, one after another, who is the primary now; `None` where there are none.
+    /// Asks the sentinels who is the primary now; `None` where there are none.
     pub(super) async fn current_primary(&self) -> Option<Host> {
         match self.way {
             Way::Sentinels { .. } => self.primary().await.ok(),
@@ -141,21 +152,18 @@ impl Route {
         };
         let mut door = self.door.clone();
         (door.user, door.password, door.database) = (user.clone(), password.clone(), 0);
-        let mut last = no_primary("no sentinel answers");
-        for sentinel in sentinels {
-            let asked = async {
+        // All at once: one that is silent must not hold up those who wait for an answer.
+        let asked = sentinels.iter().map(|sentinel| {
+            let door = &door;
+            Box::pin(async move {
                 let mut connection = door.open(sentinel, None).await?;
                 let mut ask = redis::cmd("SENTINEL");
                 ask.arg("get-master-addr-by-name").arg(master);
-                ask.query_async::<Option<Host>>(&mut connection).await
-            };
-            match asked.await {
-                Ok(Some(host)) => return Ok(host),
-                Ok(None) => last = no_primary("the sentinels know no primary of that name"),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+                let host = ask.query_async::<Option<Host>>(&mut connection).await?;
+                host.ok_or_else(|| no_primary("the sentinels know no primary of that name"))
+            })
+        });
+        select_ok(asked).await.map(|(host, _)| host)
     }
 
     fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterClientBuilder> {

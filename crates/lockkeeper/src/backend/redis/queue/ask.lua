@@ -6,16 +6,18 @@
 local value = redis.call('GET', KEYS[1])
 local letter, flags = value and string.byte(value), ARGV[4]
 if string.byte(flags) == 49 then
-  if letter == 70 or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
+  local last = letter == 70 and string.match(value, '^F(%d+)$')
+  if last or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
     local clock = redis.call('TIME')
     local token = math.max(math.floor((clock[1] * 1000000 + clock[2]) * 1.024), ARGV[5] + 1)
-    if value then token = math.max(token, tonumber(string.sub(value, 2)) + 1) end
+    if last then token = math.max(token, last + 1) end
     redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. '\n' .. string.format('%.0f', token) .. '\n0\n' .. ARGV[3],
       'PX', ARGV[2])
     return token
   end
   -- Held by one who does not leave it to us: into the queue.
-  if (letter == 88 or letter == 89) and string.sub(flags, 2, 4) == '100'
+  last = (letter == 88 or letter == 89) and string.match(value, '^.%x+\n(%d+)\n')
+  if last and string.sub(flags, 2, 4) == '100'
     and not string.find(value, string.match(ARGV[3], '\n%d+(\n[^\n]*\n)'), 1, true) then
     local clock = redis.call('TIME')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -26,7 +28,7 @@ if string.byte(flags) == 49 then
       if redis.call('PTTL', KEYS[3]) < 60000 then redis.call('PEXPIRE', KEYS[3], 60000) end
     end
     if letter == 88 then redis.call('SETRANGE', KEYS[1], 0, 'Y') end
-    local stamp = math.max(tonumber(string.match(value, '\n(%d+)')), math.floor((clock[1] * 1000000 + clock[2]) * 1.024))
+    local stamp = math.max(tonumber(last), math.floor((clock[1] * 1000000 + clock[2]) * 1.024))
     return { 'queued', place, redis.call('PTTL', KEYS[1]), string.format('%.0f', stamp) }
   end
 end

@@ -7,6 +7,7 @@ use crate::backend::redis::roll::{Called, Seen, lock};
 use crate::backend::redis::vigil::Vigil;
 use crate::backend::{Claim, Grant, Moment, Patience, Standing};
 use crate::error::{Error, Result};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -25,7 +26,6 @@ impl Queue {
     /// Asks, and waits for its turn if it must.
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
-        shared.listener.ensure().await?;
         let id = claim.id.to_string();
         let vigil = shared.vigil(claim);
         let mut again = false;
@@ -34,19 +34,27 @@ impl Queue {
             let first = (!again).then_some(Seen { sent, stamp: 0 });
             let _forget = Forget { shared, id: &id };
             let called = shared.roll.expect(&id, &vigil, first);
-            match shared.ask(claim, true, again).await? {
-                Asked::Granted(token) => {
+            match shared.ask(claim, true, again).await {
+                Ok(Asked::Granted(token)) => {
                     return Ok(Some(self.grant(claim, token, sent, claim.ttl)));
                 }
-                Asked::Busy => return Ok(None),
-                Asked::Uncovered(mode) => {
+                Ok(Asked::Busy) => return Ok(None),
+                Ok(Asked::Uncovered(mode)) => {
                     return Err(mode.upgrade_refused(&claim.name, claim.mode));
                 }
-                Asked::Queued { place, next, stamp } => {
+                Ok(Asked::Queued { place, next, stamp }) => {
                     shared.roll.seen_waiting(&id, Seen { sent, stamp });
                     patience.queued(place);
                     vigil.due_within(next.min(BEAT));
                 }
+                // Away for a moment: as patient as whoever has the watch.
+                Err(error)
+                    if again && error.is_retryable() && vigil.silent_for() <= FORBEARANCE =>
+                {
+                    tracing::debug!(%error, "no answer while waiting");
+                    vigil.due_within(BEAT / 4);
+                }
+                Err(error) => return Err(error),
             }
             match self.turn(claim, patience, &vigil, called).await? {
                 Turn::Granted(grant) => return Ok(Some(grant)),
@@ -137,7 +145,13 @@ impl Shared {
     /// what messages may have missed. Ends only when Redis has been away for too long.
     async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
         let _watch = vigil.watch.lock().await;
-        let mut last_check = Moment::now();
+        tokio::select! {
+            error = self.give_signs(vigil, keys) => error,
+            never = self.keep_listening() => match never {},
+        }
+    }
+
+    async fn give_signs(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
         loop {
             vigil.due().await;
             vigil.next_in(BEAT);
@@ -148,6 +162,17 @@ impl Shared {
                 tracing::debug!(%error, "no answer while waiting");
                 vigil.next_in(BEAT / 4);
             }
+        }
+    }
+
+    /// Beside the signs of life: those come on time also while nothing can be heard.
+    async fn keep_listening(&self) -> Infallible {
+        let mut last_check = Moment::now();
+        loop {
+            if let Err(error) = self.listener.ensure().await {
+                tracing::debug!(%error, "nothing can be heard");
+            }
+            (Moment::now() + BEAT).reached().await;
             if Moment::now().since(last_check) > RECHECK / 2 {
                 last_check = Moment::now();
                 self.listener.check().await;
@@ -156,7 +181,6 @@ impl Shared {
     }
 
     async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
-        self.listener.ensure().await?;
         let members = vigil.members();
         let sent = Moment::now();
         let beat = self.beat(keys).await?;
