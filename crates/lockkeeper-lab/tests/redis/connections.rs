@@ -11,6 +11,7 @@ cases!(
     scripts_that_redis_forgot_are_sent_again,
     every_connection_can_be_cut_at_any_time,
     a_server_that_is_paused_is_waited_for,
+    a_server_that_is_away_for_a_moment_is_waited_for,
     all_helper_keys_expire,
 );
 
@@ -87,6 +88,23 @@ async fn a_server_that_is_paused_is_waited_for(lab: &Lab) -> Result<()> {
     tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     server.resume()?;
+    waiter.await?.context("whoever waited still does")?.release().await?;
+    Ok(())
+}
+
+async fn a_server_that_is_away_for_a_moment_is_waited_for(lab: &Lab) -> Result<()> {
+    let server = lab.redis().durable().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let held = one.lock("away").ttl(LONG).acquire().await?;
+    let lock = two.lock("away").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
+    eventually("one waits", async || Ok((waiters(&two).await? == 1).then_some(()))).await;
+    // Just when the waiter asks again by itself.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    server.kill()?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.restart()?;
+    held.release().await?;
     waiter.await?.context("whoever waited still does")?.release().await?;
     Ok(())
 }

@@ -34,19 +34,27 @@ impl Queue {
             let first = (!again).then_some(Seen { sent, stamp: 0 });
             let _forget = Forget { shared, id: &id };
             let called = shared.roll.expect(&id, &vigil, first);
-            match shared.ask(claim, true, again).await? {
-                Asked::Granted(token) => {
+            match shared.ask(claim, true, again).await {
+                Ok(Asked::Granted(token)) => {
                     return Ok(Some(self.grant(claim, token, sent, claim.ttl)));
                 }
-                Asked::Busy => return Ok(None),
-                Asked::Uncovered(mode) => {
+                Ok(Asked::Busy) => return Ok(None),
+                Ok(Asked::Uncovered(mode)) => {
                     return Err(mode.upgrade_refused(&claim.name, claim.mode));
                 }
-                Asked::Queued { place, next, stamp } => {
+                Ok(Asked::Queued { place, next, stamp }) => {
                     shared.roll.seen_waiting(&id, Seen { sent, stamp });
                     patience.queued(place);
                     vigil.due_within(next.min(BEAT));
                 }
+                // Away for a moment: as patient as whoever has the watch.
+                Err(error)
+                    if again && error.is_retryable() && vigil.silent_for() <= FORBEARANCE =>
+                {
+                    tracing::debug!(%error, "no answer while waiting");
+                    vigil.due_within(BEAT / 4);
+                }
+                Err(error) => return Err(error),
             }
             match self.turn(claim, patience, &vigil, called).await? {
                 Turn::Granted(grant) => return Ok(Some(grant)),
