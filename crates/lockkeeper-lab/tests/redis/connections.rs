@@ -3,6 +3,7 @@
 use crate::{LONG, PATIENT, cases, eventually, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::Keeper;
+use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ cases!(
     every_connection_can_be_cut_at_any_time,
     a_server_that_is_paused_is_waited_for,
     a_server_that_is_away_for_a_moment_is_waited_for,
+    a_waiter_that_hears_nothing_keeps_its_place,
     all_helper_keys_expire,
 );
 
@@ -106,6 +108,32 @@ async fn a_server_that_is_away_for_a_moment_is_waited_for(lab: &Lab) -> Result<(
     server.restart()?;
     held.release().await?;
     waiter.await?.context("whoever waited still does")?.release().await?;
+    Ok(())
+}
+
+async fn a_waiter_that_hears_nothing_keeps_its_place(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let upstream = format!("127.0.0.1:{}", server.port()).parse()?;
+    // On a thread: it has a runtime of its own.
+    let proxy = tokio::task::spawn_blocking(move || Proxy::start(upstream, 7)).await??;
+    let direct = keeper(&server).await?;
+    let far = lockkeeper::connect(&format!("redis://{}", proxy.address())).await?;
+    let held = direct.lock("deaf").ttl(LONG).acquire().await?;
+    let lock = far.lock("deaf").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
+    eventually("one waits", async || Ok((waiters(&direct).await? == 1).then_some(()))).await;
+    // The connection for commands is all there is from now on.
+    proxy.refuse(true);
+    server.redis()?.ask(&["CLIENT", "KILL", "TYPE", "pubsub"])?;
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < Duration::from_secs(12) {
+        assert_eq!(waiters(&direct).await?, 1, "it counts as dead");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    held.release().await?;
+    let guard = waiter.await?.context("whoever waited still does")?;
+    guard.release().await?;
+    tokio::task::spawn_blocking(move || drop(proxy)).await?;
     Ok(())
 }
 

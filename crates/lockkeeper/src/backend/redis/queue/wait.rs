@@ -7,6 +7,7 @@ use crate::backend::redis::roll::{Called, Seen, lock};
 use crate::backend::redis::vigil::Vigil;
 use crate::backend::{Claim, Grant, Moment, Patience, Standing};
 use crate::error::{Error, Result};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -25,7 +26,6 @@ impl Queue {
     /// Asks, and waits for its turn if it must.
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
-        shared.listener.ensure().await?;
         let id = claim.id.to_string();
         let vigil = shared.vigil(claim);
         let mut again = false;
@@ -143,7 +143,13 @@ impl Shared {
     /// what messages may have missed. Ends only when Redis has been away for too long.
     async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
         let _watch = vigil.watch.lock().await;
-        let mut last_check = Moment::now();
+        tokio::select! {
+            error = self.give_signs(vigil, keys) => error,
+            never = self.keep_listening() => match never {},
+        }
+    }
+
+    async fn give_signs(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
         loop {
             vigil.due().await;
             vigil.next_in(BEAT);
@@ -154,6 +160,17 @@ impl Shared {
                 tracing::debug!(%error, "no answer while waiting");
                 vigil.next_in(BEAT / 4);
             }
+        }
+    }
+
+    /// Beside the signs of life: those come on time also while nothing can be heard.
+    async fn keep_listening(&self) -> Infallible {
+        let mut last_check = Moment::now();
+        loop {
+            if let Err(error) = self.listener.ensure().await {
+                tracing::debug!(%error, "nothing can be heard");
+            }
+            (Moment::now() + BEAT).reached().await;
             if Moment::now().since(last_check) > RECHECK / 2 {
                 last_check = Moment::now();
                 self.listener.check().await;
@@ -162,7 +179,6 @@ impl Shared {
     }
 
     async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
-        self.listener.ensure().await?;
         let members = vigil.members();
         let sent = Moment::now();
         let beat = self.beat(keys).await?;
