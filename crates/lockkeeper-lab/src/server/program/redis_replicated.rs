@@ -4,7 +4,7 @@ use super::redis::Redis;
 use crate::server::handle::Server;
 use crate::server::plan::Plan;
 use crate::server::process::{GLANCE, PATIENCE};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -33,6 +33,14 @@ impl Plan<Redis> {
                 linked(&said)
             })?;
         }
+        // Until it has acknowledged once, which takes up to a second, a replica is sent nothing.
+        patiently("the replicas acknowledge", || {
+            let mut redis = primary.redis()?;
+            redis.ask(&["PUBLISH", "lab", "anyone?"])?;
+            let there = redis.ask(&["WAIT", &replicas.len().to_string(), "100"])?.number();
+            ensure!(there == i64::try_from(replicas.len()).ok(), "{there:?} acknowledge");
+            Ok(())
+        })?;
         Ok(Replicated { primary, replicas })
     }
 }
