@@ -11,6 +11,7 @@ cases!(
     what_a_server_forgot_is_lost_and_tokens_still_grow,
     a_flush_is_noticed_and_tokens_still_grow,
     tokens_grow_while_the_clock_goes_back,
+    the_dead_cost_no_more_when_the_clock_goes_back,
 );
 
 async fn token(keeper: &Keeper, name: &str) -> Result<FencingToken> {
@@ -78,5 +79,35 @@ async fn tokens_grow_while_the_clock_goes_back(lab: &Lab) -> Result<()> {
     server.redis()?.ask(&["FLUSHALL"])?;
     server.set_clock_back(Duration::from_secs(7200))?;
     assert!(token(&keeper, "back").await? > after);
+    Ok(())
+}
+
+async fn the_dead_cost_no_more_when_the_clock_goes_back(lab: &Lab) -> Result<()> {
+    let server = lab.redis().clock().start()?;
+    let keeper = keeper(&server).await?;
+    let ttl = Duration::from_secs(3);
+    // Those who will not be heard of again: holders of two kinds, and one who waits.
+    keeper.lock("crashed").ttl(ttl).acquire().await?.detach();
+    keeper.rw_lock("read").read().ttl(ttl).acquire().await?.detach();
+    let held = keeper.lock("waited for").ttl(LONG).acquire().await?;
+    let url = server.url();
+    let dying = std::thread::spawn(move || -> Result<()> {
+        tokio::runtime::Runtime::new()?.block_on(async {
+            let keeper = lockkeeper::connect(&url).await?;
+            let lock = keeper.lock("waited for").ttl(LONG);
+            tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) });
+            crate::eventually("it waits", async || {
+                Ok((keeper.show("waited for").await?.waiters.len() == 1).then_some(()))
+            })
+            .await;
+            Ok(())
+        })
+    });
+    dying.join().expect("no panic")?;
+    server.set_clock_back(Duration::from_secs(3600))?;
+    held.release().await?;
+    for name in ["crashed", "read", "waited for"] {
+        keeper.lock(name).ttl(LONG).acquire_within(PATIENT).await.context(name)?.release().await?;
+    }
     Ok(())
 }

@@ -33,6 +33,15 @@ local function written(claim)
     claim.mode, digits(claim.ttl), claim.owner, claim.rest }, '\n')
 end
 
+-- No claim has more than its ttl before it, unless the clock went back: one that is renewed no more
+-- would stay until the clock has caught up.
+local function bounded(holder)
+  if holder.owner ~= '' and holder.expires > now + holder.ttl then
+    holder.expires, holder.fresh = now + holder.ttl, true
+  end
+  return holder
+end
+
 local holders, last, form, was_several = {}, 0, '', false
 
 local function load()
@@ -43,7 +52,7 @@ local function load()
   if form == 'X' or form == 'Y' then
     local holder = read(rest)
     holder.expires = now + redis.call('PTTL', KEYS[1])
-    holders[1] = holder
+    holders[1] = bounded(holder)
     last = holder.token
   elseif (form == 'F' or form == 'G' or form == 'M') and tonumber(rest) then
     last = tonumber(rest)
@@ -56,7 +65,7 @@ local function load()
           local holder = read(string.sub(fields[i + 1], to + 1))
           holder.expires = tonumber(string.sub(fields[i + 1], 1, to - 1))
           holder.field = fields[i]
-          holders[#holders + 1] = holder
+          holders[#holders + 1] = bounded(holder)
         end
       end
       table.sort(holders, function(one, other)
@@ -105,7 +114,7 @@ local function next_token()
 end
 
 local function alive_until(keeper)
-  return tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
+  return math.min(tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0), now + LIFE)
 end
 
 -- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
