@@ -11,6 +11,8 @@ cases!(
     what_a_server_forgot_is_lost_and_tokens_still_grow,
     a_flush_is_noticed_and_tokens_still_grow,
     tokens_grow_while_the_clock_goes_back,
+    a_token_ahead_of_the_clock_outlives_its_lock,
+    the_dead_cost_no_more_when_the_clock_goes_back,
 );
 
 async fn token(keeper: &Keeper, name: &str) -> Result<FencingToken> {
@@ -78,5 +80,60 @@ async fn tokens_grow_while_the_clock_goes_back(lab: &Lab) -> Result<()> {
     server.redis()?.ask(&["FLUSHALL"])?;
     server.set_clock_back(Duration::from_secs(7200))?;
     assert!(token(&keeper, "back").await? > after);
+    Ok(())
+}
+
+async fn a_token_ahead_of_the_clock_outlives_its_lock(lab: &Lab) -> Result<()> {
+    let server = lab.redis().clock().start()?;
+    for crash in [false, true] {
+        let name = format!("ahead/{crash}");
+        server.set_clock_back(Duration::ZERO)?;
+        // Each keeper knows of its own tokens, so that each is used once.
+        let first = token(&keeper(&server).await?, &name).await?;
+        server.set_clock_back(Duration::from_secs(3600))?;
+        let two = keeper(&server).await?;
+        let guard = two.lock(&name).ttl(Duration::from_secs(1)).acquire().await?;
+        let second = guard.token().context("a token")?;
+        if crash {
+            guard.detach();
+        } else {
+            guard.release().await?;
+            // As if more than a minute had passed.
+            server.set_clock_back(Duration::from_secs(3600 - 70))?;
+        }
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let third = token(&keeper(&server).await?, &name).await?;
+        assert!(first < second && second < third, "crash {crash}: {first}, {second}, {third}");
+    }
+    Ok(())
+}
+
+async fn the_dead_cost_no_more_when_the_clock_goes_back(lab: &Lab) -> Result<()> {
+    let server = lab.redis().clock().start()?;
+    let keeper = keeper(&server).await?;
+    let ttl = Duration::from_secs(3);
+    // Those who will not be heard of again: holders of two kinds, and one who waits.
+    keeper.lock("crashed").ttl(ttl).acquire().await?.detach();
+    keeper.rw_lock("read").read().ttl(ttl).acquire().await?.detach();
+    let held = keeper.lock("waited for").ttl(LONG).acquire().await?;
+    let url = server.url();
+    let dying = std::thread::spawn(move || -> Result<()> {
+        tokio::runtime::Runtime::new()?.block_on(async {
+            let keeper = lockkeeper::connect(&url).await?;
+            let lock = keeper.lock("waited for").ttl(LONG);
+            tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) });
+            crate::eventually("it waits", async || {
+                Ok((keeper.show("waited for").await?.waiters.len() == 1).then_some(()))
+            })
+            .await;
+            Ok(())
+        })
+    });
+    dying.join().expect("no panic")?;
+    server.set_clock_back(Duration::from_secs(3600))?;
+    held.release().await?;
+    for name in ["crashed", "read", "waited for"] {
+        keeper.lock(name).ttl(LONG).acquire_within(PATIENT).await.context(name)?.release().await?;
+    }
     Ok(())
 }

@@ -7,13 +7,15 @@ local value = redis.call('GET', KEYS[1])
 local letter, flags = value and string.byte(value), ARGV[4]
 if string.byte(flags) == 49 then
   local last = letter == 70 and string.match(value, '^F(%d+)$')
-  if last or (not value and redis.call('EXISTS', KEYS[2]) == 0) then
+  if last or (not value and redis.call('EXISTS', KEYS[2], KEYS[3]) == 0) then
     local clock = redis.call('TIME')
-    local token = math.max(math.floor((clock[1] * 1000000 + clock[2]) * 1.024), ARGV[5] + 1)
-    if last then token = math.max(token, last + 1) end
-    redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. '\n' .. string.format('%.0f', token) .. '\n0\n' .. ARGV[3],
-      'PX', ARGV[2])
-    return token
+    local token = math.floor((clock[1] * 1000000 + clock[2]) * 1.024)
+    -- Otherwise the clock went back.
+    if token > tonumber(ARGV[5]) and token > tonumber(last or 0) then
+      redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. '\n' .. string.format('%.0f', token) .. '\n0\n' .. ARGV[3],
+        'PX', ARGV[2])
+      return token
+    end
   end
   -- Held by one who does not leave it to us: into the queue.
   last = (letter == 88 or letter == 89) and string.match(value, '^.%x+\n(%d+)\n')

@@ -9,7 +9,8 @@
 -- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
 -- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
--- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken.
+-- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, t the last token
+-- where it is ahead of the clock.
 local LIFE = 2000
 local KEPT = 60000
 local CHANNEL = '@PREFIX@keeper:'
@@ -33,17 +34,29 @@ local function written(claim)
     claim.mode, digits(claim.ttl), claim.owner, claim.rest }, '\n')
 end
 
+-- No claim has more than its ttl before it, unless the clock went back: one that is renewed no more
+-- would stay until the clock has caught up.
+local function bounded(holder)
+  if holder.owner ~= '' and holder.expires > now + holder.ttl then
+    holder.expires, holder.fresh = now + holder.ttl, true
+  end
+  return holder
+end
+
 local holders, last, form, was_several = {}, 0, '', false
 
 local function load()
   local value = redis.call('GET', KEYS[1])
-  if not value then return end
+  if not value then
+    last = tonumber(redis.call('HGET', KEYS[3], 't') or 0)
+    return
+  end
   form = string.sub(value, 1, 1)
   local rest = string.sub(value, 2)
   if form == 'X' or form == 'Y' then
     local holder = read(rest)
     holder.expires = now + redis.call('PTTL', KEYS[1])
-    holders[1] = holder
+    holders[1] = bounded(holder)
     last = holder.token
   elseif (form == 'F' or form == 'G' or form == 'M') and tonumber(rest) then
     last = tonumber(rest)
@@ -56,7 +69,7 @@ local function load()
           local holder = read(string.sub(fields[i + 1], to + 1))
           holder.expires = tonumber(string.sub(fields[i + 1], 1, to - 1))
           holder.field = fields[i]
-          holders[#holders + 1] = holder
+          holders[#holders + 1] = bounded(holder)
         end
       end
       table.sort(holders, function(one, other)
@@ -98,14 +111,23 @@ local function fits(mode)
   return not limit or places < limit
 end
 
--- Above every token given before, by the counter; and by the clock, should the counter be lost.
+local function extend(key, span)
+  if redis.call('PTTL', key) < span then redis.call('PEXPIRE', key, digits(span)) end
+end
+
+-- Above every token given before, by the clock; and by the counter, should the clock have gone
+-- back: then the counter is kept until the clock has caught up with it.
 local function next_token()
   last = math.max(last + 1, math.floor(micros * 1.024))
+  if last > math.floor(micros * 1.024) then
+    redis.call('HSET', KEYS[3], 't', digits(last))
+    extend(KEYS[3], math.floor(last / 1024) - now + KEPT)
+  end
   return last
 end
 
 local function alive_until(keeper)
-  return tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
+  return math.min(tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0), now + LIFE)
 end
 
 -- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
@@ -133,10 +155,6 @@ local function advance()
       return
     end
   end
-end
-
-local function extend(key, span)
-  if redis.call('PTTL', key) < span then redis.call('PEXPIRE', key, digits(span)) end
 end
 
 local function keep_waiting(keeper)

@@ -10,10 +10,10 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
     if next_id then
       local alive = tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
       local clock = redis.call('TIME')
-      local span = math.min(tonumber(ttl), alive - clock[1] * 1000 - math.floor(clock[2] / 1000))
-      if span > 0 then
-        local token = string.format('%.0f',
-          math.max(tonumber(last) + 1, math.floor((clock[1] * 1000000 + clock[2]) * 1.024)))
+      local span = math.min(tonumber(ttl), 2000, alive - clock[1] * 1000 - math.floor(clock[2] / 1000))
+      local token = math.floor((clock[1] * 1000000 + clock[2]) * 1.024)
+      if span > 0 and token > tonumber(last) then
+        token = string.format('%.0f', token)
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.match(head, '^%x+\n0\n%d+\n(.*)'),
           'PX', span)
         redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
