@@ -38,6 +38,16 @@ impl Address {
                 (Some(rest[..end].to_owned()), &rest[end..])
             }
         };
+        // Else a part of the password would be taken for a host or an option, and be shown.
+        if authority.as_ref().is_some_and(|it| !it.is_empty())
+            && (path.contains('@') || query.contains('@'))
+        {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "there is an @ behind the first / or ? of the store's URL: in a user name or a \
+                 password write / as %2F, ? as %3F and @ as %40; behind the host write @ as %40",
+            ));
+        }
         let mut options = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -219,6 +229,12 @@ mod tests {
             assert!(!shown.contains("hun"), "{shown}");
             assert!(shown.contains("***"), "{shown}");
         }
+        for url in ["redis://a:hun/ter2@h", "redis://a:hun?ter2@h/0", "redis://:?hunter2@h"] {
+            let error = Address::parse(url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("hun"), "{error:?}");
+            assert!(error.to_string().contains("%2F"), "{error}");
+        }
+        assert!(Address::parse("sqlite:/tmp/me@home.db").is_ok());
         let error = Address::parse("hunter2").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"));
     }

@@ -7,6 +7,7 @@ use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
 cases!(
+    replicas_do_not_cost_a_connection_each,
     sentinels_lead_to_the_new_primary,
     a_silent_sentinel_holds_up_no_one,
     a_cluster_fails_over,
@@ -164,5 +165,38 @@ async fn a_lock_that_did_not_survive_is_lost_and_tokens_still_grow(lab: &Lab) ->
     .await;
     assert!(after.token() > Some(before), "{before} and then {:?}", after.token());
     tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    Ok(())
+}
+
+async fn replicas_do_not_cost_a_connection_each(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_replicated(1)?;
+    let keeper = lockkeeper::connect(&format!("{}?replicas=1", group.primary.url())).await?;
+    let tasks: Vec<_> = (0..300)
+        .map(|n| {
+            let lock = keeper.lock(&format!("many/{n}")).ttl(LONG);
+            tokio::spawn(async move { lock.acquire().await })
+        })
+        .collect();
+    let mut held = Vec::new();
+    let mut errors = Vec::new();
+    for task in tasks {
+        match task.await? {
+            Ok(guard) => held.push(guard),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    let said = group.primary.redis()?.ask(&["CLIENT", "LIST"])?;
+    let count = said
+        .text()
+        .context("text")?
+        .lines()
+        .filter(|l| l.contains("resp=3") || l.contains("lib-name=lockkeeper"))
+        .count();
+    assert!(
+        count < 50 && errors.is_empty(),
+        "{count} connections; {} errors {:?}",
+        errors.len(),
+        errors.first()
+    );
     Ok(())
 }

@@ -3,9 +3,11 @@
 use crate::{LONG, PATIENT, cases, eventually, keeper};
 use anyhow::{Context, Result};
 use lockkeeper_lab::server::{Lab, Server};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 cases!(
+    a_future_that_is_not_polled_does_not_starve_others,
     a_wake_up_that_is_missed_is_made_up_for,
     a_waiter_whose_keeper_died_costs_its_sign_of_life,
     a_broken_lock_is_heard_of_at_once,
@@ -120,5 +122,46 @@ async fn newcomers_may_go_first_where_the_url_says_so(lab: &Lab) -> Result<()> {
         }
         assert_eq!(went_first, expected, "barging={barging}");
     }
+    Ok(())
+}
+
+async fn a_future_that_is_not_polled_does_not_starve_others(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let held = one.lock("stalled").ttl(LONG).acquire().await?;
+    // Someone who selects over an acquire, and is busy with the other branch.
+    let lock = two.lock("stalled").ttl(LONG);
+    let mut stalled = Box::pin(async move { lock.acquire().await });
+    tokio::select! {
+        _ = &mut stalled => anyhow::bail!("held"),
+        () = tokio::time::sleep(Duration::from_millis(300)) => {}
+    }
+    // Another task of the same keeper, well and awake; then someone from elsewhere.
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let take = |keeper: &lockkeeper::Keeper, label: &'static str| {
+        let (lock, order) = (keeper.lock("stalled").ttl(LONG), order.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire_within(PATIENT).await?;
+            order.lock().expect("no panic").push(label);
+            guard.release().await
+        })
+    };
+    let waiting = async |number: usize| {
+        eventually("they wait", async || {
+            Ok((one.show("stalled").await?.waiters.len() == number).then_some(()))
+        })
+        .await;
+    };
+    let earlier = take(&two, "earlier");
+    waiting(2).await;
+    // Longer than a waiter counts as alive without a sign.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    let later = take(&one, "later");
+    waiting(3).await;
+    held.release().await?;
+    earlier.await??;
+    later.await??;
+    drop(stalled);
+    assert_eq!(*order.lock().expect("no panic"), ["earlier", "later"]);
     Ok(())
 }

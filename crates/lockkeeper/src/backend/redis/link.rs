@@ -10,10 +10,14 @@ use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// How often sentinels are asked whether the primary is still the one we talk to. One that was
 /// cut off from them would not tell us that there is another.
 const ASK_SENTINELS: Duration = Duration::from_secs(3);
+
+/// How many claims at once wait for replicas, each on a connection of its own.
+const SYNCED: usize = 8;
 
 /// One connection that everyone shares, made anew when it broke.
 pub(super) struct Link {
@@ -23,6 +27,8 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     /// Connections to wait for replicas on, which would hold up everyone else.
     synced: Mutex<Vec<Wire>>,
+    /// How many of them there may be.
+    places: Semaphore,
     replicas: u32,
     patience: Duration,
 }
@@ -43,6 +49,7 @@ impl Link {
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             synced: Mutex::default(),
+            places: Semaphore::new(SYNCED),
             replicas,
             patience: timeout / 2,
         }
@@ -92,6 +99,8 @@ impl Link {
         if self.replicas == 0 {
             return self.call_or_again(script, keys, arguments, again).await;
         }
+        // Never closed, so this never fails.
+        let _place = self.places.acquire().await;
         let kept = self.idle().pop();
         let answers = match kept {
             Some(wire) => match self.sync(wire, script, keys, arguments).await {

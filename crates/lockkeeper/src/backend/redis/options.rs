@@ -71,6 +71,9 @@ impl Options {
                 }
             },
         };
+        if option("prefix").is_some_and(|prefix| prefix.contains(char::is_control)) {
+            return Err(config("a prefix has no control characters"));
+        }
         let database = match database {
             "" => 0,
             number => number.parse().map_err(|_| {

@@ -78,6 +78,20 @@ impl Vigil {
         }
     }
 
+    /// Resolves for one of those who wait for it when the sign of life is overdue by so much:
+    /// whoever has the watch may be in a task that does something else.
+    pub(super) async fn overdue_by(&self, span: Duration, next: Duration) {
+        loop {
+            let limit = *lock(&self.due) + span;
+            limit.reached().await;
+            let mut due = lock(&self.due);
+            if (*due + span).remaining().is_zero() {
+                *due = Moment::now() + next;
+                return;
+            }
+        }
+    }
+
     pub(super) fn answered(&self) {
         *lock(&self.silent_since) = None;
     }

@@ -144,7 +144,17 @@ impl Shared {
     /// Waits for the watch, and keeps it: shows that this keeper's waiters live, and finds out
     /// what messages may have missed. Ends only when Redis has been away for too long.
     async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
-        let _watch = vigil.watch.lock().await;
+        let _watch = loop {
+            tokio::select! {
+                biased;
+                watch = vigil.watch.lock() => break watch,
+                () = vigil.overdue_by(BEAT, BEAT) => {
+                    if let Err(error) = self.look(vigil, keys).await {
+                        tracing::debug!(%error, "no answer while waiting");
+                    }
+                }
+            }
+        };
         tokio::select! {
             error = self.give_signs(vigil, keys) => error,
             never = self.keep_listening() => match never {},
