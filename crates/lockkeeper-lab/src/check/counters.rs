@@ -1,6 +1,5 @@
 //! How much a run has seen.
 
-use super::faults::KILL;
 use super::holds::{End, Hold};
 use super::story::Story;
 use serde::Serialize;
@@ -83,7 +82,8 @@ impl Counters {
             for (kind, count) in &mut counters.faults {
                 let windows = story.hits[client].others.get(kind.as_str());
                 let hit = windows.is_some_and(|windows| windows.overlap(hold.start, hold.end))
-                    || (kind == KILL && hold.ended_by == End::Killed);
+                    || (hold.ended_by == End::Killed
+                        && story.hits[client].died_by == Some(kind.as_str()));
                 count.holds += usize::from(hit);
             }
         }

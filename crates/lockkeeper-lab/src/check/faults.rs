@@ -3,8 +3,8 @@
 use super::claims::Stamp;
 use std::collections::BTreeMap;
 
-/// The kind of fault after which a holder believes nothing any more.
-pub(crate) const KILL: &str = "kill";
+/// The kinds of fault after which a holder believes nothing any more.
+const DEATHS: [&str; 2] = ["kill", "stop"];
 
 /// One fault.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ impl Windows {
 pub(crate) struct Hits<'a> {
     /// The kills of its own process. That of a store ends no hold.
     pub(crate) kills: Windows,
+    /// How its process died; one that takes its place has another name.
+    pub(crate) died_by: Option<&'a str>,
     /// Everything else, by kind.
     pub(crate) others: BTreeMap<&'a str, Windows>,
     /// What was done without breaking anything.
@@ -79,12 +81,13 @@ pub(crate) struct Hits<'a> {
 
 impl<'a> Hits<'a> {
     pub(crate) fn on(client: &str, clients: &[&str], faults: &[Fault<'a>]) -> Self {
-        let mut kills = Vec::new();
+        let (mut kills, mut died_by) = (Vec::new(), None);
         let mut missed = Vec::new();
         let mut others: BTreeMap<&'a str, Vec<(Stamp, u64)>> = BTreeMap::new();
         for fault in faults {
             let own = fault.hits(client);
-            if own && fault.kind == KILL {
+            if own && DEATHS.contains(&fault.kind) {
+                died_by.get_or_insert(fault.kind);
                 kills.push((fault.begins, fault.ends));
             } else if own || fault.is_shared(clients) {
                 let spans =
@@ -94,7 +97,7 @@ impl<'a> Hits<'a> {
         }
         let others = others.into_iter().map(|(kind, spans)| (kind, Windows::new(spans)));
         let missed = Windows::new(missed);
-        Self { kills: Windows::new(kills), others: others.collect(), missed }
+        Self { kills: Windows::new(kills), died_by, others: others.collect(), missed }
     }
 
     pub(crate) fn any_in(&self, from: u64, to: u64) -> bool {

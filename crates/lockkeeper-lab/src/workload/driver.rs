@@ -182,8 +182,9 @@ impl Driver<'_> {
         self.recorder.note(DRIVER, What::FaultBegins { fault, kind: kind_word, process: target });
         let strike = Strike { fault: kind, ttl: self.trial.ttl, dice: &mut self.dice };
         let hit = match (kind, &mut self.server) {
-            (Fault::Kill, _) => {
-                self.members[victim].signal(Signal::SIGKILL)?;
+            (Fault::Kill | Fault::Stop, _) => {
+                let signal = if kind == Fault::Kill { Signal::SIGKILL } else { Signal::SIGTERM };
+                self.members[victim].signal(signal)?;
                 drop(self.members.swap_remove(victim));
                 self.start_member()?;
                 true

@@ -8,6 +8,8 @@ use clap::ValueEnum;
 pub enum Fault {
     /// A client process is killed, and replaced by a new one.
     Kill,
+    /// A client process is asked to end by TERM, ends in the midst of its work, and is replaced.
+    Stop,
     /// A client process is stopped for longer than its ttl.
     Pause,
     /// A thread that stands for a process is blocked for longer than its ttl.
@@ -49,6 +51,7 @@ impl Fault {
     pub fn word(self) -> &'static str {
         match self {
             Fault::Kill => "kill",
+            Fault::Stop => "stop",
             Fault::Pause => "pause",
             Fault::Stall => "stall",
             Fault::Partition => "partition",
@@ -66,7 +69,7 @@ impl Fault {
 
     pub(crate) fn needs(self) -> Needs {
         match self {
-            Fault::Kill | Fault::Pause => Needs::Processes,
+            Fault::Kill | Fault::Stop | Fault::Pause => Needs::Processes,
             Fault::Stall => Needs::Threads,
             Fault::Partition
             | Fault::OneWay

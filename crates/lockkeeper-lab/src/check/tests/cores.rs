@@ -21,10 +21,11 @@ fn validity_ends_a_hold() {
 
 #[test]
 fn release_loss_and_death_end_a_hold() {
-    let ends: [fn(&mut Writing); 3] = [
+    let ends: [fn(&mut Writing); 4] = [
         |it| _ = it.release(5, 1),
         |it| _ = it.note(5, "1/0", What::Lost { claim: 1 }),
         |it| _ = it.fault(5, 6, "kill", "1"),
+        |it| _ = it.fault(5, 6, "stop", "1"),
     ];
     for end in ends {
         assert_eq!(second_at(4, end), [Rule::Exclusion]);
