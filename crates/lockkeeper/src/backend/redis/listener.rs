@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// How many channels nobody listens to any more may stay subscribed to: most locks that were
@@ -125,6 +126,13 @@ impl Listener {
             done.map_err(|error| self.route.explain(error))?;
         }
         Ok(())
+    }
+
+    /// Tries to listen again, for so long at most: whoever renews must not be late because of it.
+    pub(super) async fn try_for(&self, limit: Duration) {
+        if !self.is_listening() {
+            let _ = tokio::time::timeout(limit, self.ensure()).await;
+        }
     }
 
     /// Finds out whether the connection still is one: nothing else would tell of a peer that

@@ -44,6 +44,7 @@ pub mod queue;
 pub mod reentrant;
 mod roll;
 mod route;
+mod scan;
 mod script;
 mod sequence;
 mod trouble;

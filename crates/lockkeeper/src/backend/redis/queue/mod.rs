@@ -143,10 +143,8 @@ struct QueueLease {
 impl Lease for QueueLease {
     async fn renew(&mut self) -> Result<Standing> {
         let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
-        if !self.shared.listener.is_listening() {
-            // So that we hear of a broken lock at once, not at the next renewal.
-            let _ = self.shared.listener.ensure().await;
-        }
+        // So that we hear of a broken lock at once, not at the next renewal.
+        self.shared.listener.try_for(self.ttl / 10).await;
         Ok(standing)
     }
 

@@ -4,6 +4,7 @@ use super::record::Record;
 use super::scripts::{number, span, text};
 use super::{Shared, strange};
 use crate::backend::redis::key::Keys;
+use crate::backend::redis::scan;
 use crate::backend::{HolderView, LockView, Name};
 use crate::error::Result;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -45,35 +46,7 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
 
 /// Every name that has a key, in order.
 async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
-    let pattern = format!("{}{{*", literally(&shared.prefix));
-    let mut names = BTreeSet::new();
-    for mut wire in shared.link.every_primary().await? {
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-            let answer = scan.query_async::<(String, Vec<Vec<u8>>)>(&mut wire).await;
-            let (next, keys) = answer.map_err(|error| shared.link.route.explain(error))?;
-            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-            let found = keys.filter_map(|key| Keys::name_of(&shared.prefix, key)?.ok());
-            names.extend(found.filter(|name| name.as_str().starts_with(prefix)));
-            cursor = next;
-            if cursor == "0" {
-                break;
-            }
-        }
-    }
-    Ok(names)
-}
-
-/// The text as a pattern that matches itself only.
-fn literally(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        if "*?[]\\^".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
+    let keys = scan::keys(&shared.link, &format!("{}{{", shared.prefix), None).await?;
+    let names = keys.iter().filter_map(|key| Keys::name_of(&shared.prefix, key)?.ok());
+    Ok(names.filter(|name| name.as_str().starts_with(prefix)).collect())
 }

@@ -184,10 +184,8 @@ struct ReentrantLease {
 impl Lease for ReentrantLease {
     async fn renew(&mut self) -> Result<Standing> {
         let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
-        if !self.shared.listener.is_listening() {
-            // So that we hear of a broken lock at once, not at the next renewal.
-            let _ = self.shared.listener.ensure().await;
-        }
+        // So that we hear of a broken lock at once, not at the next renewal.
+        self.shared.listener.try_for(self.ttl / 10).await;
         Ok(standing)
     }
 

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::scripts::{strange, text};
+use crate::backend::redis::scan;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
 use crate::error::{Error, ErrorKind, Result};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -96,35 +97,7 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
 
 /// Every name whose key is a hash: locks of Redisson have nothing else in common.
 async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
-    let pattern = format!("{}*", literally(&format!("{}{prefix}", shared.layout.prefix)));
-    let mut names = BTreeSet::new();
-    for mut wire in shared.link.every_primary().await? {
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-            scan.arg("TYPE").arg("hash");
-            let answer = scan.query_async::<(String, Vec<Vec<u8>>)>(&mut wire).await;
-            let (next, keys) = answer.map_err(|error| shared.link.route.explain(error))?;
-            let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-            names.extend(keys.filter_map(|key| shared.layout.name_of(key)));
-            cursor = next;
-            if cursor == "0" {
-                break;
-            }
-        }
-    }
-    Ok(names)
-}
-
-/// The text as a pattern that matches itself only.
-fn literally(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for c in text.chars() {
-        if "*?[]\\^".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
+    let start = format!("{}{prefix}", shared.layout.prefix);
+    let keys = scan::keys(&shared.link, &start, Some("hash")).await?;
+    Ok(keys.iter().filter_map(|key| shared.layout.name_of(key)).collect())
 }
