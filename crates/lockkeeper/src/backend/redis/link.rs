@@ -1,11 +1,12 @@
 //! The connection for the commands of a keeper.
 
+use super::batch::Batch;
+use super::roll::Roll;
 use super::route::{Host, Route, Wire};
 use super::script::Script;
 use super::trouble::{self, Remedy};
 use crate::backend::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,14 +32,24 @@ pub(super) struct Link {
     places: Semaphore,
     replicas: u32,
     patience: Duration,
+    /// Who may have missed something when an answer is lost.
+    hearers: Option<Arc<Roll>>,
 }
 
 #[derive(Default)]
 struct Current {
     number: u64,
-    wire: Option<Wire>,
+    line: Option<Line>,
     primary: Option<Host>,
     asked_sentinels: Option<Moment>,
+}
+
+/// The connection in use.
+#[derive(Clone)]
+struct Line {
+    number: u64,
+    wire: Wire,
+    batch: Arc<Batch>,
 }
 
 impl Link {
@@ -52,7 +63,14 @@ impl Link {
             places: Semaphore::new(SYNCED),
             replicas,
             patience: timeout / 2,
+            hearers: None,
         }
+    }
+
+    /// Answers tell those on this roll what they wait for: when some may have been lost, they are
+    /// to look for themselves.
+    pub(super) fn telling(self, roll: Arc<Roll>) -> Self {
+        Self { hearers: Some(roll), ..self }
     }
 
     /// Runs a script that does the same when it is run twice.
@@ -74,10 +92,10 @@ impl Link {
         again: &[&[u8]],
     ) -> Result<Value> {
         let first = script.call(keys, arguments);
-        let answer = match self.send(&first, &script.call(keys, again)).await {
+        let answer = match self.send(first, || script.call(keys, again)).await {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                let in_full = script.call_in_full(keys, again);
-                self.send(&in_full, &in_full).await
+                let in_full = || script.call_in_full(keys, again);
+                self.send(in_full(), in_full).await
             }
             answer => answer,
         };
@@ -168,8 +186,8 @@ impl Link {
     pub(super) async fn every_primary(&self) -> Result<Vec<Wire>> {
         let explain = |error| self.route.explain(error);
         if !self.route.is_cluster() {
-            let (_, wire) = self.connection(0).await.map_err(explain)?;
-            return Ok(vec![wire]);
+            let line = self.connection(0).await.map_err(explain)?;
+            return Ok(vec![line.wire]);
         }
         let mut ask = redis::cmd("CLUSTER");
         ask.arg("NODES");
@@ -187,27 +205,30 @@ impl Link {
 
     /// Sends a command that does the same when it is sent twice.
     pub(super) async fn command(&self, command: &Cmd) -> Result<Value> {
-        self.send(command, command).await.map_err(|error| self.route.explain(error))
+        let send = self.send(command.clone(), || command.clone());
+        send.await.map_err(|error| self.route.explain(error))
     }
 
     /// Sends it, and `again` on a new connection if the old one turns out to be closed: by a
     /// server that was restarted, or with the runtime it lived on.
-    async fn send(&self, command: &Cmd, again: &Cmd) -> RedisResult<Value> {
+    async fn send(&self, command: Cmd, again: impl Fn() -> Cmd) -> RedisResult<Value> {
         if self.route.has_sentinels() {
             self.follow_the_primary().await;
         }
-        let (number, wire) = self.connection(0).await?;
-        let error = match self.try_once(number, wire, command).await {
+        let line = self.connection(0).await?;
+        let number = line.number;
+        let error = match self.try_once(line, command).await {
             Err(error) if trouble::remedy(&error) == Remedy::Reconnect => error,
             answer => return answer,
         };
         tracing::debug!(%error, "connecting again");
-        let (number, wire) = self.connection(number).await?;
-        self.try_once(number, wire, again).await
+        let line = self.connection(number).await?;
+        self.try_once(line, again()).await
     }
 
-    async fn try_once(&self, number: u64, mut wire: Wire, command: &Cmd) -> RedisResult<Value> {
-        let answer = wire.req_packed_command(command).await.and_then(Value::extract_error);
+    async fn try_once(&self, line: Line, command: Cmd) -> RedisResult<Value> {
+        let Line { number, wire, batch } = line;
+        let answer = batch.send(wire, command).await.and_then(Value::extract_error);
         if let Err(error) = &answer
             && trouble::remedy(error) != Remedy::None
         {
@@ -219,13 +240,17 @@ impl Link {
     fn let_go(&self, number: u64) {
         let mut current = self.current();
         if current.number == number {
-            current.wire = None;
+            current.line = None;
             self.idle().clear();
+        }
+        drop(current);
+        if let Some(roll) = &self.hearers {
+            roll.hurry();
         }
     }
 
     /// The connection in use, if it has a number greater than `after`; else a new one.
-    async fn connection(&self, after: u64) -> RedisResult<(u64, Wire)> {
+    async fn connection(&self, after: u64) -> RedisResult<Line> {
         if let Some(found) = self.newer_than(after) {
             return Ok(found);
         }
@@ -236,14 +261,13 @@ impl Link {
         let fresh = self.route.connect().await?;
         let mut current = self.current();
         current.number += 1;
-        current.wire = Some(fresh.clone());
-        Ok((current.number, fresh))
+        let line = Line { number: current.number, wire: fresh, batch: Arc::default() };
+        current.line = Some(line.clone());
+        Ok(line)
     }
 
-    fn newer_than(&self, after: u64) -> Option<(u64, Wire)> {
-        let current = self.current();
-        let wire = current.wire.clone().filter(|_| current.number > after)?;
-        Some((current.number, wire))
+    fn newer_than(&self, after: u64) -> Option<Line> {
+        self.current().line.clone().filter(|line| line.number > after)
     }
 
     /// Lets go of a primary that the sentinels have replaced.

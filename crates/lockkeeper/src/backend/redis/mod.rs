@@ -34,6 +34,7 @@
 //! `~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role
 //! +wait +time`.
 
+mod batch;
 mod channels;
 mod key;
 mod link;

@@ -246,6 +246,10 @@ fn no_primary(why: &'static str) -> RedisError {
 }
 
 impl Wire {
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Wire::Cluster(_))
+    }
+
     /// Subscribes to a channel that all of a cluster tells of.
     pub(super) async fn subscribe(&mut self, name: &str) -> RedisResult<()> {
         match self {

@@ -28,8 +28,10 @@ impl Script {
     }
 
     fn command(verb: &str, script: &str, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(keys.len());
+        let words = keys.iter().map(|key| key.len()).chain(arguments.iter().map(|a| a.len()));
+        let length = verb.len() + script.len() + 1 + words.sum::<usize>();
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), length);
+        command.arg(verb).arg(script).arg(keys.len());
         for key in keys {
             command.arg(key);
         }

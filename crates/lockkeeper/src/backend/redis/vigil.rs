@@ -16,10 +16,25 @@ pub(super) struct Vigil {
     /// Held by the one who has the watch.
     pub(super) watch: Watch<()>,
     members: Mutex<HashSet<String>>,
-    due: Mutex<Moment>,
+    due: Mutex<Due>,
     /// Since when no sign of life was answered.
     silent_since: Mutex<Option<Moment>>,
     hurry: Notify,
+}
+
+/// When something is to be done for those who wait.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// The next sign of life.
+    sign: Moment,
+    /// A look at the name, where there is a reason for one.
+    look: Option<Moment>,
+}
+
+impl Due {
+    fn first(self) -> Moment {
+        self.look.map_or(self.sign, |look| look.min(self.sign))
+    }
 }
 
 impl Vigil {
@@ -27,7 +42,7 @@ impl Vigil {
         Self {
             watch: Watch::new(()),
             members: Mutex::default(),
-            due: Mutex::new(Moment::now() + first),
+            due: Mutex::new(Due { sign: Moment::now() + first, look: None }),
             silent_since: Mutex::default(),
             hurry: Notify::new(),
         }
@@ -45,29 +60,39 @@ impl Vigil {
         lock(&self.members).iter().cloned().collect()
     }
 
-    /// The next sign of life is due in `pause`, or sooner if it was to be sooner.
-    pub(super) fn due_within(&self, pause: Duration) {
-        let due = Moment::now() + pause;
-        let mut next = lock(&self.due);
-        if due < *next {
-            *next = due;
+    /// A sign of life was given, or is about to be: the next is due in `pause`.
+    pub(super) fn next_sign_in(&self, pause: Duration) {
+        lock(&self.due).sign = Moment::now() + pause;
+    }
+
+    /// Whoever has the watch looks at the name within `pause`.
+    pub(super) fn look_within(&self, pause: Duration) {
+        let look = Moment::now() + pause;
+        let mut due = lock(&self.due);
+        let sooner = look < due.first();
+        if due.look.is_none_or(|before| look < before) {
+            due.look = Some(look);
+        }
+        drop(due);
+        if sooner {
             self.hurry.notify_one();
         }
     }
 
-    pub(super) fn next_in(&self, pause: Duration) {
-        *lock(&self.due) = Moment::now() + pause;
+    /// A look at the name is about to be taken, which is a sign of life too.
+    pub(super) fn looking(&self, pause: Duration) {
+        *lock(&self.due) = Due { sign: Moment::now() + pause, look: None };
     }
 
     /// Whoever has the watch looks now.
     pub(super) fn hurry(&self) {
-        self.due_within(Duration::ZERO);
+        self.look_within(Duration::ZERO);
     }
 
     /// Resolves when the next sign of life is due.
     pub(super) async fn due(&self) {
         loop {
-            let due = *lock(&self.due);
+            let due = lock(&self.due).first();
             if due.remaining().is_zero() {
                 return;
             }
@@ -82,11 +107,11 @@ impl Vigil {
     /// whoever has the watch may be in a task that does something else.
     pub(super) async fn overdue_by(&self, span: Duration, next: Duration) {
         loop {
-            let limit = *lock(&self.due) + span;
+            let limit = lock(&self.due).first() + span;
             limit.reached().await;
             let mut due = lock(&self.due);
-            if (*due + span).remaining().is_zero() {
-                *due = Moment::now() + next;
+            if (due.first() + span).remaining().is_zero() {
+                *due = Due { sign: Moment::now() + next, look: None };
                 return;
             }
         }

@@ -118,10 +118,10 @@ end
 -- Above every token given before, by the clock; and by the counter, should the clock have gone
 -- back: then the counter is kept until the clock has caught up with it.
 local function next_token()
-  last = math.max(last + 1, math.floor(micros * 1.024))
-  if last > math.floor(micros * 1.024) then
+  last = math.max(last + 1, micros)
+  if last > micros then
     redis.call('HSET', KEYS[3], 't', digits(last))
-    extend(KEYS[3], math.floor(last / 1024) - now + KEPT)
+    extend(KEYS[3], math.floor(last / 1000) - now + KEPT)
   end
   return last
 end
@@ -129,6 +129,10 @@ end
 local function alive_until(keeper)
   return math.min(tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0), now + LIFE)
 end
+
+-- The keeper that is answered by this script, where it is one that hears of its grants by the
+-- answer; and what it is to hear: id and token of each.
+local here, told = '', {}
 
 -- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
 -- life, whereas a script that failed here would have done half of its work.
@@ -150,7 +154,11 @@ local function advance()
       claim.token, claim.since, claim.fresh = next_token(), now, true
       claim.expires = math.min(now + claim.ttl, alive)
       holders[#holders + 1] = claim
-      redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+      if claim.keeper == here then
+        told[#told + 1], told[#told + 2] = claim.id, digits(claim.token)
+      else
+        redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+      end
     else
       return
     end
@@ -194,4 +202,4 @@ local function until_next()
   return soonest
 end
 
-local function stamp() return math.max(last, math.floor(micros * 1.024)) end
+local function stamp() return math.max(last, micros) end

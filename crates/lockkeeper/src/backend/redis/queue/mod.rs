@@ -18,7 +18,7 @@ use crate::backend::{
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use redis::Value;
-use scripts::{Asked, Scripts};
+use scripts::{Asked, Scripts, number, text};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,6 +61,7 @@ impl Queue {
     pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
         let Settings { prefix, keeper, barging, url } = settings;
         let roll = Arc::new(Roll::default());
+        let link = link.telling(roll.clone());
         let channel = format!("{prefix}keeper:{keeper}");
         let listener = Listener::new(link.route.clone(), channel, roll.clone());
         listener.ensure().await?;
@@ -81,14 +82,10 @@ impl Queue {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    fn grant(&self, claim: &Claim, token: u64, sent: Moment, valid_for: Duration) -> Grant {
+    fn grant(&self, place: Place, ttl: Duration, got: Got) -> Grant {
+        let Got { token, sent, valid_for } = got;
         self.shared.known_token.fetch_max(token, Ordering::Relaxed);
-        let lease = QueueLease {
-            shared: self.shared.clone(),
-            keys: Keys::new(&self.shared.prefix, &claim.name),
-            id: claim.id.to_string(),
-            ttl: claim.ttl,
-        };
+        let lease = QueueLease { shared: self.shared.clone(), place, ttl };
         Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
     }
 }
@@ -103,17 +100,20 @@ impl Backend for Queue {
         if !patience.is_over() {
             return self.wait(claim, patience).await;
         }
+        let place = self.shared.place(claim);
         let sent = Moment::now();
-        match self.shared.ask(claim, false, false).await? {
-            Asked::Granted(token) => Ok(Some(self.grant(claim, token, sent, claim.ttl))),
+        match self.shared.ask(claim, &place, false, false).await? {
+            Asked::Granted(token) => {
+                let got = Got { token, sent, valid_for: claim.ttl };
+                Ok(Some(self.grant(place, claim.ttl, got)))
+            }
             Asked::Uncovered(mode) => Err(mode.upgrade_refused(&claim.name, claim.mode)),
             Asked::Busy | Asked::Queued { .. } => Ok(None),
         }
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        let keys = Keys::new(&self.shared.prefix, &claim.name);
-        self.shared.release(&keys, &claim.id.to_string(), Duration::ZERO, true).await
+        self.shared.release(&self.shared.place(claim), Duration::ZERO, true).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -131,37 +131,51 @@ impl fmt::Display for Queue {
     }
 }
 
+/// Where a claim is in the store: the keys of its name, and the id it goes by there.
+#[derive(Debug)]
+struct Place {
+    keys: Keys,
+    id: String,
+}
+
+/// What was granted, to a request sent then.
+#[derive(Debug)]
+struct Got {
+    token: u64,
+    sent: Moment,
+    valid_for: Duration,
+}
+
 #[derive(Debug)]
 struct QueueLease {
     shared: Arc<Shared>,
-    keys: Keys,
-    id: String,
+    place: Place,
     ttl: Duration,
 }
 
 #[async_trait]
 impl Lease for QueueLease {
     async fn renew(&mut self) -> Result<Standing> {
-        let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
+        let standing = self.shared.renew(&self.place, self.ttl).await?;
         // So that we hear of a broken lock at once, not at the next renewal.
         self.shared.listener.try_for(self.ttl / 10).await;
         Ok(standing)
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
-        self.shared.roll.unwatch(&self.id);
-        self.shared.release(&self.keys, &self.id, linger, false).await
+        self.shared.roll.unwatch(&self.place.id);
+        self.shared.release(&self.place, linger, false).await
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.shared.roll.watch(&self.id, alarm);
+        self.shared.roll.watch(&self.place.id, alarm);
     }
 }
 
 impl Drop for QueueLease {
     fn drop(&mut self) {
         // A detached claim has no one left to alarm.
-        self.shared.roll.unwatch(&self.id);
+        self.shared.roll.unwatch(&self.place.id);
     }
 }
 
@@ -195,7 +209,11 @@ impl Sequencer for Queue {
 }
 
 impl Shared {
-    async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
+    fn place(&self, claim: &Claim) -> Place {
+        Place { keys: Keys::new(&self.prefix, &claim.name), id: claim.id.to_string() }
+    }
+
+    async fn renew(&self, Place { keys, id }: &Place, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
         let arguments = [id.as_bytes(), ttl.as_bytes()];
         let script = &self.scripts.renew;
@@ -213,15 +231,28 @@ impl Shared {
 
     async fn release(
         &self,
-        keys: &Keys,
-        id: &str,
+        Place { keys, id }: &Place,
         linger: Duration,
         may_be_queued: bool,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
-        let flags = flags([may_be_queued, self.barging]);
-        let arguments = [id.as_bytes(), linger.as_bytes(), &flags];
-        self.link.call(&self.scripts.release, &keys.all(), &arguments).await.map(|_| ())
+        let mut terms = Vec::with_capacity(2 + self.keeper.len());
+        terms.extend(flags([may_be_queued, self.barging]));
+        // The driver of a cluster repeats what was not answered, and the grants that the first
+        // answer told of would be lost: there they come by message.
+        if !self.link.route.is_cluster() {
+            terms.extend(self.keeper.as_bytes());
+        }
+        let arguments = [id.as_bytes(), linger.as_bytes(), &terms];
+        let answer = self.link.call(&self.scripts.release, &keys.all(), &arguments).await?;
+        if let Value::Array(granted) = &answer {
+            for granted in granted.chunks_exact(2) {
+                if let (Some(id), Some(token)) = (text(&granted[0]), number(&granted[1])) {
+                    self.roll.granted(id, token);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -26,8 +26,8 @@ impl<'a> Record<'a> {
         let (token, since): (u64, u64) = (token.parse().ok()?, since.parse().ok()?);
         Some(Self {
             token: FencingToken::new(token),
-            // A token is the time of its grant, in 1024ths of a millisecond.
-            since: if since == 0 { token / 1024 } else { since },
+            // A token is the time of its grant, in microseconds.
+            since: if since == 0 { token / 1000 } else { since },
             mode: mode_of(mode)?,
             owner: Owner::from_id(owner.to_owned()),
             whom: lines.next()?,

@@ -1,5 +1,6 @@
 local id, linger = ARGV[1], tonumber(ARGV[2])
 local queued, barging = string.sub(ARGV[3], 1, 1) == '1', string.sub(ARGV[3], 2, 2) == '1'
+here = string.sub(ARGV[3], 3)
 load()
 local found = 0
 for _, holder in ipairs(holders) do
@@ -30,4 +31,5 @@ else
   advance()
 end
 store()
+if told[1] then return told end
 return found

@@ -1,6 +1,6 @@
 //! What can be asked of the queue, each in one script.
 
-use super::{Shared, flags, strange};
+use super::{Place, Shared, flags, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::script::Script;
 use crate::backend::{Claim, Mode};
@@ -79,9 +79,14 @@ pub(super) struct Beat {
 }
 
 impl Shared {
-    pub(super) async fn ask(&self, claim: &Claim, may_queue: bool, again: bool) -> Result<Asked> {
-        let keys = Keys::new(&self.prefix, &claim.name);
-        let (id, ttl) = (claim.id.to_string(), claim.ttl.as_millis().to_string());
+    pub(super) async fn ask(
+        &self,
+        claim: &Claim,
+        Place { keys, id }: &Place,
+        may_queue: bool,
+        again: bool,
+    ) -> Result<Asked> {
+        let ttl = claim.ttl.as_millis().to_string();
         let (mode, whom) = (code_of(claim.mode), one_line(&claim.whom));
         let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
         let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{whom}\n{note}");
@@ -96,7 +101,6 @@ impl Shared {
         let script = &self.scripts.ask;
         let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeatedly).await?;
         let asked = match &answer {
-            Value::Int(token) => u64::try_from(*token).ok().map(Asked::Granted),
             Value::Array(words) => match (&words[..], words.first().and_then(text)) {
                 (_, Some("busy")) => Some(Asked::Busy),
                 ([_, mode], Some("uncovered")) => {
@@ -105,12 +109,12 @@ impl Shared {
                 ([_, place, next, stamp], Some("queued")) => queued(place, next, stamp),
                 _ => None,
             },
-            _ => None,
+            token => number(token).map(Asked::Granted),
         };
         asked.ok_or_else(|| strange(&answer))
     }
 
-    pub(super) async fn leave(&self, keys: &Keys, id: &str) -> Result<Left> {
+    pub(super) async fn leave(&self, Place { keys, id }: &Place) -> Result<Left> {
         let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
         let answer = self.link.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {

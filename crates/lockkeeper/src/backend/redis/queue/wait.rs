@@ -1,7 +1,7 @@
 //! Waiting in the queue.
 
 use super::scripts::{Asked, Left};
-use super::{Queue, Shared};
+use super::{Got, Place, Queue, Shared};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, Seen, lock};
 use crate::backend::redis::vigil::Vigil;
@@ -17,6 +17,8 @@ use tokio::sync::oneshot;
 const LIFE: Duration = Duration::from_secs(2);
 /// A sign of life is given this often.
 const BEAT: Duration = Duration::from_millis(600);
+/// Later by this much, what ends then has ended.
+const A_MOMENT: Duration = Duration::from_millis(1);
 /// A claim asks for itself this often, should everything else have failed it.
 const RECHECK: Duration = Duration::from_secs(10);
 /// How long Redis may be away before those who wait are told.
@@ -26,38 +28,47 @@ impl Queue {
     /// Asks, and waits for its turn if it must.
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
-        let id = claim.id.to_string();
+        let place = shared.place(claim);
         let vigil = shared.vigil(claim);
         let mut again = false;
         loop {
             let sent = Moment::now();
             let first = (!again).then_some(Seen { sent, stamp: 0 });
-            let _forget = Forget { shared, id: &id };
-            let called = shared.roll.expect(&id, &vigil, first);
-            match shared.ask(claim, true, again).await {
+            let forget = Forget { shared, id: &place.id };
+            let called = shared.roll.expect(&place.id, &vigil, first);
+            match shared.ask(claim, &place, true, again).await {
                 Ok(Asked::Granted(token)) => {
-                    return Ok(Some(self.grant(claim, token, sent, claim.ttl)));
+                    drop(forget);
+                    let got = Got { token, sent, valid_for: claim.ttl };
+                    return Ok(Some(self.grant(place, claim.ttl, got)));
                 }
                 Ok(Asked::Busy) => return Ok(None),
                 Ok(Asked::Uncovered(mode)) => {
                     return Err(mode.upgrade_refused(&claim.name, claim.mode));
                 }
-                Ok(Asked::Queued { place, next, stamp }) => {
-                    shared.roll.seen_waiting(&id, Seen { sent, stamp });
-                    patience.queued(place);
-                    vigil.due_within(next.min(BEAT));
+                Ok(Asked::Queued { place: number, next, stamp }) => {
+                    shared.roll.seen_waiting(&place.id, Seen { sent, stamp });
+                    patience.queued(number);
+                    // To ask is a sign of life.
+                    vigil.next_sign_in(BEAT);
+                    if next < BEAT {
+                        vigil.look_within(next + A_MOMENT);
+                    }
                 }
                 // Away for a moment: as patient as whoever has the watch.
                 Err(error)
                     if again && error.is_retryable() && vigil.silent_for() <= FORBEARANCE =>
                 {
                     tracing::debug!(%error, "no answer while waiting");
-                    vigil.due_within(BEAT / 4);
+                    vigil.look_within(BEAT / 4);
                 }
                 Err(error) => return Err(error),
             }
-            match self.turn(claim, patience, &vigil, called).await? {
-                Turn::Granted(grant) => return Ok(Some(grant)),
+            match self.turn(claim, &place, patience, &vigil, called).await? {
+                Turn::Granted(got) => {
+                    drop(forget);
+                    return Ok(Some(self.grant(place, claim.ttl, got)));
+                }
                 Turn::Over => return Ok(None),
                 Turn::AskAgain => again = true,
             }
@@ -67,29 +78,29 @@ impl Queue {
     async fn turn(
         &self,
         claim: &Claim,
+        place: &Place,
         patience: &Patience,
         vigil: &Arc<Vigil>,
         called: oneshot::Receiver<Called>,
     ) -> Result<Turn> {
-        let keys = Keys::new(&self.shared.prefix, &claim.name);
         tokio::select! {
             biased;
-            called = called => self.granted(claim, &keys, called).await,
+            called = called => self.granted(claim, place, called).await,
             () = patience.over() => {
                 let sent = Moment::now();
-                match self.shared.leave(&keys, &claim.id.to_string()).await? {
+                match self.shared.leave(place).await? {
                     Left::Granted(token) => {
-                        Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl)))
+                        Ok(Turn::Granted(Got { token, sent, valid_for: claim.ttl }))
                     }
-                    Left::From(place) => {
-                        if place > 0 {
-                            patience.queued(place);
+                    Left::From(number) => {
+                        if number > 0 {
+                            patience.queued(number);
                         }
                         Ok(Turn::Over)
                     }
                 }
             }
-            error = self.shared.keep_watch(vigil, &keys) => Err(error),
+            error = self.shared.keep_watch(vigil, &place.keys) => Err(error),
             () = (Moment::now() + RECHECK).reached() => Ok(Turn::AskAgain),
         }
     }
@@ -98,7 +109,7 @@ impl Queue {
     async fn granted(
         &self,
         claim: &Claim,
-        keys: &Keys,
+        place: &Place,
         called: Result<Called, oneshot::error::RecvError>,
     ) -> Result<Turn> {
         let (token, sent, valid_for) = match called {
@@ -108,12 +119,12 @@ impl Queue {
         };
         let left = (sent + valid_for).remaining();
         if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
-            return Ok(Turn::Granted(self.grant(claim, token, sent, valid_for)));
+            return Ok(Turn::Granted(Got { token, sent, valid_for }));
         }
         let sent = Moment::now();
-        match self.shared.renew(keys, &claim.id.to_string(), claim.ttl).await? {
+        match self.shared.renew(place, claim.ttl).await? {
             Standing::Held | Standing::HeldFor(_) => {
-                Ok(Turn::Granted(self.grant(claim, token, sent, claim.ttl)))
+                Ok(Turn::Granted(Got { token, sent, valid_for: claim.ttl }))
             }
             Standing::Lost(_) => Ok(Turn::AskAgain),
         }
@@ -121,7 +132,7 @@ impl Queue {
 }
 
 enum Turn {
-    Granted(Grant),
+    Granted(Got),
     Over,
     AskAgain,
 }
@@ -144,6 +155,11 @@ impl Shared {
     /// Waits for the watch, and keeps it: shows that this keeper's waiters live, and finds out
     /// what messages may have missed. Ends only when Redis has been away for too long.
     async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
+        // Where turns are short nobody takes the watch only to pass it on: as long as some of this
+        // keeper ask, all of them show that they live.
+        if self.listener.is_listening() {
+            vigil.due().await;
+        }
         let _watch = loop {
             tokio::select! {
                 biased;
@@ -164,13 +180,13 @@ impl Shared {
     async fn give_signs(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
         loop {
             vigil.due().await;
-            vigil.next_in(BEAT);
+            vigil.looking(BEAT);
             if let Err(error) = self.look(vigil, keys).await {
                 if vigil.silent_for() > FORBEARANCE {
                     return error;
                 }
                 tracing::debug!(%error, "no answer while waiting");
-                vigil.next_in(BEAT / 4);
+                vigil.look_within(BEAT / 4);
             }
         }
     }
@@ -206,8 +222,9 @@ impl Shared {
                 None => self.roll.still_waiting(id, Seen { sent, stamp: beat.stamp }),
             }
         }
-        // A moment later, so that what ends then has ended.
-        vigil.next_in(BEAT.min(beat.next + Duration::from_millis(1)));
+        if beat.next < BEAT {
+            vigil.look_within(beat.next + A_MOMENT);
+        }
         Ok(())
     }
 }

@@ -1,0 +1,195 @@
+//! Commands of many tasks, sent together.
+//!
+//! A task that sends a command wakes the connection's driver, which writes it at once: before the
+//! next task, which may be ready too, gets to say what it wants. With many tasks that is a packet
+//! and two system calls for every command. So while others are under way, a command waits until
+//! everything that can run has run, and goes out together with what came up meanwhile. A command
+//! that is alone never waits.
+//!
+//! Nobody depends on another's future being polled on: what waits is sent by the runtime itself,
+//! when it has nothing else to do. And commands arrive in the order in which they were sent: a
+//! withdrawal must not overtake what it withdraws, also if nobody waits for that any more.
+
+use super::roll::lock;
+use super::route::Wire;
+use redis::aio::ConnectionLike;
+use redis::{Cmd, ErrorKind as Cause, RedisError, RedisFuture, RedisResult, Value};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::task::coop::unconstrained;
+
+/// So many do not wait for more: the server works on them while the others are still to come.
+const ENOUGH: usize = 8;
+
+/// The commands of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// How many were sent, or are about to be, and are not answered.
+    under_way: AtomicUsize,
+    /// Whether several went out together the last time.
+    crowded: AtomicBool,
+    waiting: Mutex<Vec<Arc<Mutex<Waiting>>>>,
+    /// Held while what waits is handed to the connection.
+    in_order: Mutex<()>,
+}
+
+/// A command and whom to wake when it is answered.
+struct Waiting {
+    stage: Stage,
+    waker: Waker,
+    _under_way: UnderWay,
+}
+
+enum Stage {
+    /// Not sent; not polled even once.
+    Ahead(RedisFuture<'static, Value>),
+    Sent(RedisFuture<'static, Value>),
+    Answered(RedisResult<Value>),
+    /// The answer was taken.
+    Over,
+}
+
+impl Batch {
+    /// Sends a command over the connection that this batch is for. If dropped before the answer,
+    /// it may have been sent or not; but it will not be sent after one that begins later.
+    pub(super) async fn send(self: &Arc<Self>, mut wire: Wire, command: Cmd) -> RedisResult<Value> {
+        let (under_way, others) = UnderWay::begin(self);
+        let alone = others == 0 && !self.crowded.load(Ordering::Relaxed);
+        if alone || wire.is_cluster() {
+            return wire.req_packed_command(&command).await;
+        }
+        let ahead = async move { wire.req_packed_command(&command).await };
+        // Whatever task is running while this is sent, it is not at that task's expense: to yield
+        // is not possible there.
+        let stage = Stage::Ahead(Box::pin(unconstrained(ahead)));
+        let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        let mine = Arc::new(Mutex::new(Waiting { stage, waker, _under_way: under_way }));
+        let waiting = {
+            let mut waiting = lock(&self.waiting);
+            waiting.push(mine.clone());
+            waiting.len()
+        };
+        if waiting == 1 {
+            self.send_when_idle();
+        } else if waiting >= ENOUGH {
+            self.send_all();
+        }
+        poll_fn(|context| lock(&mine).poll(context)).await
+    }
+
+    /// Has what waits sent as soon as the runtime finds nothing else to do.
+    fn send_when_idle(self: &Arc<Self>) {
+        let waker =
+            Waker::from(Arc::new(Sender { batch: self.clone(), done: AtomicBool::new(false) }));
+        // Pending: the waker is kept until then.
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    }
+
+    /// Hands what waits to the connection.
+    fn send_all(&self) {
+        let _in_order = lock(&self.in_order);
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        self.crowded.store(waiting.len() > 1, Ordering::Relaxed);
+        for one in waiting {
+            lock(&one).begin();
+        }
+    }
+}
+
+impl Waiting {
+    /// Puts it in the connection's line.
+    fn begin(&mut self) {
+        if let Stage::Ahead(ahead) = std::mem::replace(&mut self.stage, Stage::Over) {
+            self.stage = Stage::Sent(ahead);
+            let waker = self.waker.clone();
+            if let Poll::Ready(answer) = self.poll(&mut Context::from_waker(&waker)) {
+                self.answer(answer);
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: RedisResult<Value>) {
+        self.stage = Stage::Answered(answer);
+        self.waker.wake_by_ref();
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<RedisResult<Value>> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            // To poll it would be to send it, ahead of others who were first.
+            Stage::Ahead(ahead) => {
+                self.stage = Stage::Ahead(ahead);
+                self.waker.clone_from(context.waker());
+                Poll::Pending
+            }
+            Stage::Sent(mut sent) => {
+                let answer = sent.as_mut().poll(context);
+                if answer.is_pending() {
+                    self.stage = Stage::Sent(sent);
+                }
+                answer
+            }
+            Stage::Answered(answer) => Poll::Ready(answer),
+            Stage::Over => Poll::Pending,
+        }
+    }
+}
+
+/// Woken by the runtime when it is idle: then sends what waits.
+struct Sender {
+    batch: Arc<Batch>,
+    done: AtomicBool,
+}
+
+impl Wake for Sender {
+    fn wake(self: Arc<Self>) {
+        if !self.done.swap(true, Ordering::AcqRel) {
+            self.batch.send_all();
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // The runtime ended first: those who wait are told.
+        if !*self.done.get_mut() {
+            for one in std::mem::take(&mut *lock(&self.batch.waiting)) {
+                lock(&one).answer(Err(cut_off()));
+            }
+        }
+    }
+}
+
+/// Counts one that is not done.
+#[derive(Debug)]
+struct UnderWay(Arc<Batch>);
+
+impl UnderWay {
+    /// And how many there were already.
+    fn begin(batch: &Arc<Batch>) -> (Self, usize) {
+        let others = batch.under_way.fetch_add(1, Ordering::AcqRel);
+        (Self(batch.clone()), others)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").finish_non_exhaustive()
+    }
+}
+
+/// The task that was to send it ended with its runtime.
+fn cut_off() -> RedisError {
+    RedisError::from((Cause::Io, "the connection's runtime has ended"))
+}
+
+#[cfg(test)]
+mod tests;

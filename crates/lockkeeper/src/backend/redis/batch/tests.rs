@@ -1,0 +1,175 @@
+use super::*;
+use futures_util::FutureExt;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, cmd};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::mpsc;
+
+/// The other end of the line: says what arrives and answers with it, like ECHO.
+async fn echo(stream: DuplexStream, arrived: mpsc::UnboundedSender<String>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let words: usize = line.trim_start_matches('*').trim().parse().unwrap();
+        let mut word = Vec::new();
+        for _ in 0..words {
+            line.clear();
+            stream.read_line(&mut line).await?;
+            word = vec![0; line.trim_start_matches('$').trim().parse().unwrap()];
+            stream.read_exact(&mut word).await?;
+            stream.read_line(&mut line).await?;
+        }
+        let word = String::from_utf8(word).unwrap();
+        stream.write_all(format!("+{word}\r\n").as_bytes()).await?;
+        let _ = arrived.send(word);
+    }
+}
+
+struct Stage {
+    batch: Arc<Batch>,
+    wire: Wire,
+    arrived: mpsc::UnboundedReceiver<String>,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (tell, mut arrived) = mpsc::unbounded_channel();
+        tokio::spawn(echo(theirs, tell));
+        let info = RedisConnectionInfo::default();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&info, ours, AsyncConnectionConfig::new())
+                .await
+                .unwrap();
+        tokio::spawn(driver);
+        let (_, none) = mpsc::unbounded_channel();
+        let stage = Self { batch: Arc::default(), wire: Wire::Node(connection), arrived: none };
+        assert_eq!(stage.send("hello").await.unwrap(), said("hello"));
+        while arrived.recv().await.unwrap() != "hello" {}
+        Self { arrived, ..stage }
+    }
+
+    fn send(&self, word: &'static str) -> impl Future<Output = RedisResult<Value>> + use<> {
+        let (batch, wire) = (self.batch.clone(), self.wire.clone());
+        async move {
+            let mut command = cmd("ECHO");
+            command.arg(word);
+            batch.send(wire, command).await
+        }
+    }
+
+    /// As if another were under way.
+    fn busy(&self) -> UnderWay {
+        UnderWay::begin(&self.batch).0
+    }
+
+    async fn arrived(&mut self, count: usize) -> Vec<String> {
+        let mut words = Vec::new();
+        for _ in 0..count {
+            let next = tokio::time::timeout(Duration::from_secs(20), self.arrived.recv());
+            words.extend(next.await.expect("it arrives"));
+        }
+        words
+    }
+}
+
+fn said(word: &str) -> Value {
+    Value::SimpleString(word.to_owned())
+}
+
+#[tokio::test]
+async fn what_is_alone_is_sent_at_once() {
+    let stage = Stage::new().await;
+    let mut alone = pin!(stage.send("alone"));
+    assert!(alone.as_mut().now_or_never().is_none());
+    assert!(lock(&stage.batch.waiting).is_empty());
+    assert_eq!(alone.await.unwrap(), said("alone"));
+}
+
+#[tokio::test]
+async fn each_gets_its_own_answer() {
+    let mut stage = Stage::new().await;
+    let _busy = stage.busy();
+    let (one, two, three) = tokio::join!(stage.send("1"), stage.send("2"), stage.send("3"));
+    assert_eq!([one.unwrap(), two.unwrap(), three.unwrap()], ["1", "2", "3"].map(said));
+    assert_eq!(stage.arrived(3).await, ["1", "2", "3"]);
+    assert_eq!(stage.batch.under_way.load(Ordering::Relaxed), 1, "all are done but one");
+}
+
+#[tokio::test]
+async fn none_overtakes_another() {
+    let mut stage = Stage::new().await;
+    let busy = stage.busy();
+    let mut claim = pin!(stage.send("claim"));
+    assert!(claim.as_mut().now_or_never().is_none());
+    drop(busy);
+    let mut withdrawal = pin!(stage.send("withdrawal"));
+    // Polled more than once, as in a select.
+    assert!(withdrawal.as_mut().now_or_never().is_none());
+    assert!(withdrawal.as_mut().now_or_never().is_none());
+    assert_eq!(withdrawal.await.unwrap(), said("withdrawal"));
+    assert_eq!(stage.arrived(2).await, ["claim", "withdrawal"]);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_does_not_come_later() {
+    let mut stage = Stage::new().await;
+    let busy = stage.busy();
+    let mut claim = Box::pin(stage.send("claim"));
+    assert!(claim.as_mut().now_or_never().is_none());
+    drop((claim, busy));
+    assert_eq!(stage.send("withdrawal").await.unwrap(), said("withdrawal"));
+    assert_eq!(stage.send("last").await.unwrap(), said("last"));
+    let arrived = stage.arrived(2).await;
+    assert!(arrived == ["withdrawal", "last"] || arrived == ["claim", "withdrawal"], "{arrived:?}");
+    assert_eq!(stage.batch.under_way.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn one_that_is_not_polled_on_holds_up_nobody() {
+    let mut stage = Stage::new().await;
+    let _busy = stage.busy();
+    let mut idle = pin!(stage.send("idle"));
+    assert!(idle.as_mut().now_or_never().is_none());
+    let busy = tokio::time::timeout(Duration::from_secs(20), stage.send("busy"));
+    assert_eq!(busy.await.expect("no wait for the other").unwrap(), said("busy"));
+    assert_eq!(stage.arrived(2).await, ["idle", "busy"]);
+    assert_eq!(idle.await.unwrap(), said("idle"));
+}
+
+#[tokio::test]
+async fn enough_do_not_wait_for_more() {
+    let mut stage = Stage::new().await;
+    let _busy = stage.busy();
+    let mut all: Vec<_> = (0..ENOUGH).map(|_| Box::pin(stage.send("one"))).collect();
+    for one in &mut all[..ENOUGH - 1] {
+        assert!(one.as_mut().now_or_never().is_none());
+    }
+    assert_eq!(lock(&stage.batch.waiting).len(), ENOUGH - 1);
+    assert!(all[ENOUGH - 1].as_mut().now_or_never().is_none());
+    assert!(lock(&stage.batch.waiting).is_empty());
+    assert_eq!(stage.arrived(ENOUGH).await.len(), ENOUGH);
+}
+
+#[tokio::test]
+async fn who_waits_on_a_runtime_that_ended_is_told() {
+    let stage = Stage::new().await;
+    let _busy = stage.busy();
+    let mut cut_off = Box::pin(stage.send("never"));
+    let begun = &mut cut_off;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            // It asks the runtime to send when it is idle, which it never is again.
+            other.block_on(async { assert!(begun.as_mut().now_or_never().is_none()) });
+            drop(other);
+        });
+    });
+    let answer = tokio::time::timeout(Duration::from_secs(20), cut_off).await;
+    let answer = answer.expect("it is told");
+    assert!(answer == Ok(said("never")) || answer.is_err_and(|error| error.kind() == Cause::Io));
+}
