@@ -3,7 +3,7 @@
 use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::ErrorKind;
-use lockkeeper_lab::server::{Lab, Redis};
+use lockkeeper_lab::server::{Certificates, Lab};
 
 cases!(
     a_password_is_needed_and_not_shown,
@@ -30,7 +30,7 @@ async fn a_password_is_needed_and_not_shown(lab: &Lab) -> Result<()> {
 
 async fn encrypted_connections_are_checked(lab: &Lab) -> Result<()> {
     let server = lab.redis().tls().start()?;
-    let authority = Redis::authority(server.place());
+    let authority = Certificates::in_folder(server.folder()).authority;
     let url = format!("{}?ca={}", server.url(), authority.display());
     let keeper = lockkeeper::connect(&url).await?;
     keeper.lock("encrypted").ttl(LONG).acquire().await?.release().await?;
