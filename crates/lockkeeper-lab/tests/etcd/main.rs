@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper::{Guard, Keeper};
 use lockkeeper_lab::proxy::Proxy;
-use lockkeeper_lab::server::{Kind, Lab, Server, missing};
+use lockkeeper_lab::server::{Certificates, Kind, Lab, Server, missing};
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
@@ -72,11 +72,16 @@ async fn network(server: &Server) -> Result<Proxy> {
 
 /// Has an operator at work.
 fn etcdctl(server: &Server, words: &[&str]) -> Result<String> {
-    let output = Command::new("etcdctl")
-        .env("ETCDCTL_API", "3")
-        .arg(format!("--endpoints=http://{}", server.address()))
-        .args(words)
-        .output()?;
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3");
+    if server.url().contains("tls=true") {
+        let authority = Certificates::in_folder(server.folder()).authority;
+        command.arg(format!("--endpoints=https://{}", server.address()));
+        command.arg("--cacert").arg(authority);
+    } else {
+        command.arg(format!("--endpoints=http://{}", server.address()));
+    }
+    let output = command.args(words).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "etcdctl {words:?}: {said}");
     Ok(String::from_utf8(output.stdout)?)

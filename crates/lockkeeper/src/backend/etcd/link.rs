@@ -19,6 +19,10 @@ use tonic_prost::ProstCodec;
 
 /// The largest answer: a list of all locks can be long.
 const LARGEST: usize = 256 << 20;
+/// How long a password may take to be checked, at least. etcd makes that slow on purpose, and
+/// whoever gave up on it would only have asked for it in vain: where many log in at once, as after
+/// a restart of everything, nobody would get in.
+const LOGIN: Duration = Duration::from_secs(10);
 
 /// Where etcd is, and what it takes to be let in.
 pub(super) struct Door {
@@ -222,22 +226,23 @@ impl Link {
     }
 
     async fn connect(&self, host: &Endpoint) -> Result<Wire, Trouble> {
-        let connecting = async {
-            let channel = host.connect().await.map_err(Trouble::Unreachable)?;
-            let Some((name, password)) = self.door.credentials.clone() else {
-                return Ok(Wire { channel, token: None });
-            };
-            let mut client = Grpc::new(channel.clone());
+        let connected = tokio::time::timeout(self.door.timeout, host.connect()).await;
+        let channel = connected.map_err(|_| Trouble::TimedOut)?.map_err(Trouble::Unreachable)?;
+        let Some((name, password)) = self.door.credentials.clone() else {
+            return Ok(Wire { channel, token: None });
+        };
+        let mut client = Grpc::new(channel.clone());
+        let logging_in = async {
             client.ready().await.map_err(Trouble::Unreachable)?;
             let request = Request::new(AuthenticateRequest { name, password });
             let codec = ProstCodec::<_, AuthenticateResponse>::default();
             let path = PathAndQuery::from_static(path::AUTHENTICATE);
-            let answer = client.unary(request, path, codec).await.map_err(Trouble::Refused)?;
-            let token = answer.into_inner().token.parse().ok();
-            Ok(Wire { channel, token })
+            client.unary(request, path, codec).await.map_err(Trouble::Refused)
         };
-        let connected = tokio::time::timeout(self.door.timeout, connecting).await;
-        connected.unwrap_or(Err(Trouble::TimedOut))
+        let answer = tokio::time::timeout(self.door.timeout.max(LOGIN), logging_in).await;
+        let answer = answer.unwrap_or(Err(Trouble::TimedOut))?;
+        let token = answer.into_inner().token.parse().ok();
+        Ok(Wire { channel, token })
     }
 }
 
