@@ -3,6 +3,7 @@
 
 mod answers;
 mod crowd;
+mod door;
 mod operators;
 mod servers;
 mod users;
@@ -41,7 +42,8 @@ fn main() -> Result<()> {
     // They mostly wait.
     arguments.test_threads.get_or_insert(4);
     let lab = Arc::new(Lab::open()?);
-    let cases = [answers::CASES, crowd::CASES, operators::CASES, servers::CASES, users::CASES];
+    let cases =
+        [answers::CASES, crowd::CASES, door::CASES, operators::CASES, servers::CASES, users::CASES];
     let reason = missing(&[Kind::Etcd]);
     let trials = cases.into_iter().flatten().map(|(name, case)| {
         let lab = lab.clone();

@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use prost::Message;
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tonic::client::Grpc;
@@ -29,6 +30,7 @@ pub(super) struct Door {
     pub(super) hosts: Vec<Endpoint>,
     pub(super) credentials: Option<(String, String)>,
     pub(super) timeout: Duration,
+    pub(super) encrypted: bool,
     /// The URL without its secrets.
     pub(super) shown: String,
 }
@@ -41,6 +43,8 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     /// Changes with every connection that is given up.
     given_up: watch::Sender<u64>,
+    /// Whether etcd ever said anything.
+    answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -63,6 +67,7 @@ impl Link {
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             given_up: watch::Sender::new(0),
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -164,10 +169,9 @@ impl Link {
                 Err(trouble) => trouble,
                 Ok((number, wire)) => {
                     let answer = tokio::time::timeout(self.door.timeout, ask(wire)).await;
-                    let trouble = match answer {
-                        Ok(Ok(answer)) => return Ok((answer, asked_before)),
-                        Ok(Err(trouble)) => trouble,
-                        Err(_) => Trouble::TimedOut,
+                    let trouble = match self.heard(answer.unwrap_or(Err(Trouble::TimedOut))) {
+                        Ok(answer) => return Ok((answer, asked_before)),
+                        Err(trouble) => trouble,
                     };
                     if trouble.remedy() != Remedy::None {
                         self.give_up(number);
@@ -183,6 +187,22 @@ impl Link {
             };
             if !again || tries == 0 {
                 return Err(trouble);
+            }
+        }
+    }
+
+    /// Whoever is refused for his certificate is told so after he was greeted, if the word reaches
+    /// him before the end of the connection does.
+    fn heard<A>(&self, answer: Result<A, Trouble>) -> Result<A, Trouble> {
+        match answer {
+            Err(trouble) if trouble.is_silence() => {
+                let quiet = self.door.encrypted && !self.answered.load(Ordering::Relaxed);
+                Err(if quiet { trouble.before_a_word() } else { trouble })
+            }
+            Err(Trouble::TimedOut) => Err(Trouble::TimedOut),
+            answer => {
+                self.answered.store(true, Ordering::Relaxed);
+                answer
             }
         }
     }
@@ -240,7 +260,7 @@ impl Link {
             client.unary(request, path, codec).await.map_err(Trouble::Refused)
         };
         let answer = tokio::time::timeout(self.door.timeout.max(LOGIN), logging_in).await;
-        let answer = answer.unwrap_or(Err(Trouble::TimedOut))?;
+        let answer = self.heard(answer.unwrap_or(Err(Trouble::TimedOut)))?;
         let token = answer.into_inner().token.parse().ok();
         Ok(Wire { channel, token })
     }

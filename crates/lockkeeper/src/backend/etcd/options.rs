@@ -56,7 +56,8 @@ impl Options {
             }
         };
         let hosts = hosts.collect::<Result<Vec<_>>>()?;
-        let door = Door { hosts, credentials, timeout, shown: address.to_string() };
+        let shown = address.to_string();
+        let door = Door { hosts, credentials, timeout, encrypted: tls, shown };
         Ok(Self { door, prefix: prefix(&address.path), session })
     }
 }
