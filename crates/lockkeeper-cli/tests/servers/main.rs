@@ -77,13 +77,15 @@ fn text(output: &Output) -> String {
 }
 
 fn hands_over(server: &Server) -> Result<()> {
-    let first = lockkeeper(server, &["run", "job", "--", "sleep", "2"]).spawn()?;
+    let file = server.folder().join("done");
+    let script = format!("sleep 2; touch {}", file.display());
+    let first = lockkeeper(server, &["run", "job", "--", "sh", "-c", &script]).spawn()?;
     eventually("it is held", || {
         let shown = lockkeeper(server, &["show", "job"]).output()?;
         Ok(shown.status.success())
     })?;
-    let second =
-        lockkeeper(server, &["run", "job", "--", "sh", "-c", "sleep 2; echo done"]).output()?;
+    let script = format!("test -e {} && echo done", file.display());
+    let second = lockkeeper(server, &["run", "job", "--", "sh", "-c", &script]).output()?;
     let first = first.wait_with_output()?;
     ensure!(first.status.success(), "{}", text(&first));
     ensure!(second.status.success(), "{}", text(&second));
