@@ -9,6 +9,7 @@ cases!(
     a_server_that_encrypts_is_reached,
     a_server_that_cannot_prove_itself_is_refused,
     a_server_that_asks_for_a_certificate_gets_one,
+    who_encrypts_and_who_does_not_are_told_apart,
 );
 
 /// The keeper of who trusts the server, and shows what `more` says.
@@ -39,9 +40,20 @@ async fn a_server_that_cannot_prove_itself_is_refused(lab: &Lab) -> Result<()> {
     let error = error.err().context("it was believed")?;
     ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
     ensure!(error.to_string().contains("ca=FILE"), "{error}");
-    // Nor does who would not encrypt learn anything.
-    let plain = lockkeeper::connect(&format!("etcd://{}", server.address())).await;
-    ensure!(plain.is_err_and(|error| error.kind() == ErrorKind::Unavailable), "a plain greeting");
+    Ok(())
+}
+
+async fn who_encrypts_and_who_does_not_are_told_apart(lab: &Lab) -> Result<()> {
+    let (plain, encrypted) = (lab.etcd().start()?, lab.etcd().tls().start()?);
+    let authority = Certificates::in_folder(encrypted.folder()).authority;
+    for (url, says) in [
+        (format!("etcd://{}", encrypted.address()), "add ?tls=true"),
+        (format!("{}?tls=true&ca={}", plain.url(), authority.display()), "leave out tls=true"),
+    ] {
+        let error = lockkeeper::connect(&url).await.err().context("let in")?;
+        ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
+        ensure!(error.to_string().contains(says), "{error}");
+    }
     Ok(())
 }
 

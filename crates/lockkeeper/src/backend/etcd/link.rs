@@ -191,13 +191,14 @@ impl Link {
         }
     }
 
-    /// Whoever is refused for his certificate is told so after he was greeted, if the word reaches
-    /// him before the end of the connection does.
+    /// Who is hung up on before etcd said anything at all is likely at the wrong door. Whoever is
+    /// refused for his certificate is told so after he was greeted, if the word reaches him before
+    /// the end of the connection does.
     fn heard<A>(&self, answer: Result<A, Trouble>) -> Result<A, Trouble> {
         match answer {
             Err(trouble) if trouble.is_silence() => {
-                let quiet = self.door.encrypted && !self.answered.load(Ordering::Relaxed);
-                Err(if quiet { trouble.before_a_word() } else { trouble })
+                let answered = self.answered.load(Ordering::Relaxed);
+                Err(if answered { trouble } else { trouble.before_a_word(self.door.encrypted) })
             }
             Err(Trouble::TimedOut) => Err(Trouble::TimedOut),
             answer => {

@@ -10,8 +10,11 @@ pub(super) enum Trouble {
     TimedOut,
     Unreachable(tonic::transport::Error),
     Refused(Status),
-    /// The connection was encrypted and then ended, for this reason, before etcd said anything.
-    HungUp(String),
+    /// The connection ended, for this reason, before etcd said anything.
+    HungUp {
+        why: String,
+        encrypted: bool,
+    },
 }
 
 /// What to do about it. Whatever was asked may have been done: every request of ours does the
@@ -28,7 +31,7 @@ pub(super) enum Remedy {
 impl Trouble {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Self::Unreachable(_) | Self::HungUp(_) => Remedy::Reconnect,
+            Self::Unreachable(_) | Self::HungUp { .. } => Remedy::Reconnect,
             Self::TimedOut => Remedy::Elsewhere,
             // A status that etcd sent has no source; one made up here for a broken connection
             // has.
@@ -47,17 +50,18 @@ impl Trouble {
         match self {
             Self::Unreachable(_) => true,
             Self::Refused(status) => status.source().is_some(),
-            Self::TimedOut | Self::HungUp(_) => false,
+            Self::TimedOut | Self::HungUp { .. } => false,
         }
     }
 
     /// The same, where etcd had not said anything yet.
-    pub(super) fn before_a_word(self) -> Self {
-        match self {
-            Self::Unreachable(error) => Self::HungUp(root(&error)),
-            Self::Refused(status) => Self::HungUp(root(&status)),
-            other => other,
-        }
+    pub(super) fn before_a_word(self, encrypted: bool) -> Self {
+        let why = match self {
+            Self::Unreachable(error) => root(&error),
+            Self::Refused(status) => root(&status),
+            other => return other,
+        };
+        Self::HungUp { why, encrypted }
     }
 
     /// Whether etcd says that there is no such lease.
@@ -78,7 +82,14 @@ impl Trouble {
             }
             Self::Unreachable(error) => unreachable(&root(&error), at).caused_by(error),
             Self::Refused(status) => explain_status(status, at),
-            Self::HungUp(why) => hung_up(&why, at),
+            Self::HungUp { why, encrypted: true } => hung_up(&why, at),
+            Self::HungUp { why, encrypted: false } => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} hung up before it said anything ({why}): is that etcd? If it speaks \
+                     TLS, add ?tls=true"
+                ),
+            ),
         }
     }
 }
@@ -136,6 +147,8 @@ fn unreachable(why: &str, at: &str) -> Error {
     }
     let message = if why.contains("invalid peer certificate") {
         format!("{at} could not prove itself: {why}; name who signed its certificate with ?ca=FILE")
+    } else if why.contains("handshake") {
+        format!("{at} does not speak TLS ({why}): leave out tls=true")
     } else {
         format!("nothing answers at {at} ({why}): is etcd running there?")
     };
