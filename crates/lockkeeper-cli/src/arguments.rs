@@ -24,7 +24,8 @@ The command's environment:
   LOCKKEEPER_TOKEN  the fencing token of each name, in the same order
   LOCKKEEPER_MODE   exclusive, shared or permit
   LOCKKEEPER_STORE  the store, for a run within this one
-  LOCKKEEPER_OWNER  the owner: a run within this run takes the same name again without waiting
+  LOCKKEEPER_OWNER  the owner: a run within this run takes the same name again without waiting,
+                    if the store is re-entrant
 
 Examples:
   lockkeeper run nightly-backup -- backup.sh --full

@@ -131,6 +131,18 @@ impl Address {
         }
     }
 
+    /// Refuses options that say how to encrypt where nothing is encrypted.
+    pub(crate) fn no_certificates_without(&self, tls: bool) -> Result<()> {
+        let options = ["ca", "cert", "key"];
+        match options.iter().find(|option| self.options.contains_key(**option)) {
+            Some(option) if !tls => Err(Error::new(
+                ErrorKind::Config,
+                format!("the option {option} does nothing without tls=true: add that, or leave it"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// An option that is a time: `500ms`, `2s`, `1m`.
     pub(crate) fn span(&self, option: &str) -> Result<Option<Duration>> {
         let Some(text) = self.options.get(option) else { return Ok(None) };

@@ -12,11 +12,24 @@ use std::sync::Arc;
 /// |---|---|
 /// | `memory:` | this process's memory, new with every call |
 /// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
-/// | `zookeeper://host1,host2/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
 /// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
 /// | `redis://host`, `rediss://host` | Redis or Valkey, plain or encrypted: see [`redis`](crate::backend::redis) |
 /// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
 /// | `redis+cluster://h1,h2,h3` | a Redis cluster |
+/// | `etcd://h1,h2,h3/prefix` | etcd: see [`etcd`](crate::backend::etcd) |
+/// | `zookeeper://h1,h2,h3/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
+///
+/// Options stand behind a `?`, with `&` between them; each store's page lists its own, and one
+/// that it does not have is refused. These encrypt, where the store is on a network:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `tls=true` | speak TLS; `redis://` has the scheme `rediss://` for it |
+/// | `ca=FILE` | trust the certificates in this file, instead of those that the system trusts |
+/// | `cert=FILE&key=FILE` | show this certificate to a server that asks for one |
+///
+/// A user and a password stand before the host, `etcd://user:password@host`, with `%40` for an
+/// `@` and so on. They appear in no error, log or `Debug`.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for a URL that makes no sense: an unknown scheme lists the known ones,

@@ -75,21 +75,24 @@ async fn hold_and_work(keeper: &Keeper, plan: &Plan, signals: &mut Signals) -> R
     };
     // Ctrl-C here means: the command is through, do not wait for a store that does not answer.
     tokio::select! {
-        () = give_back(held, plan.ttl) => {}
+        () = give_back(held, keeper, plan.ttl) => {}
         _ = signals.ending() => {}
     }
     outcome
 }
 
-async fn give_back(held: Held, ttl: Duration) {
+async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) {
     let known = held.loss().is_some();
     let names = held.names_quoted();
     let Err(error) = held.release().await else { return };
     let lost = error.kind() == ErrorKind::Lost;
     let why = Failure::from(error).message;
     if !lost {
-        let ttl = text::span(ttl);
-        output::say(&format!("could not release {names}, which ends by itself in {ttl}: {why}"));
+        let when = match keeper.capability().session {
+            true => "when the store ends the session".to_owned(),
+            false => format!("in {}", text::span(ttl)),
+        };
+        output::say(&format!("could not release {names}, which ends by itself {when}: {why}"));
     } else if !known {
         output::say(&why);
     }

@@ -19,6 +19,9 @@ const REMINDER: Duration = Duration::from_secs(30);
 ///
 /// Cancel safe: dropped, it leaves the queue.
 pub(crate) async fn take(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Held, Failure> {
+    if plan.owner.is_some() && !keeper.capability().reentrant {
+        refuse_what_is_ours(keeper, plan, owner).await?;
+    }
     let taken = tokio::select! {
         taken = contend(keeper, plan, owner) => taken,
         never = tell_whom_we_wait_for(keeper, plan, owner) => never,
@@ -31,6 +34,23 @@ pub(crate) async fn take(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// A run within a run that holds the name would wait for it, and that one for us.
+async fn refuse_what_is_ours(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<(), Failure> {
+    for name in &plan.names {
+        // Where nobody can tell, we wait like any other.
+        let Ok(view) = keeper.show(name.as_str()).await else { continue };
+        if view.holders.iter().any(|holder| holder.owner == *owner) {
+            let name = name.as_str();
+            return Err(Failure::usage(format!(
+                "{name:?} is held by the run that this one is within, and {keeper} lets no owner \
+                 in twice: use another name, or a store that is re-entrant (see `lockkeeper \
+                 recipes`)"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Sets the same terms on a [`Lock`] or a [`Multi`].

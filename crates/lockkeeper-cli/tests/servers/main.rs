@@ -15,10 +15,11 @@ const CASES: &[Case] = &[
     ("a_command_is_stopped_when_its_server_is_gone", server_gone),
     ("a_lock_can_be_broken", broken),
     ("a_server_that_is_not_there_is_said", not_there),
+    ("a_run_within_a_run_enters_again_or_is_refused", within),
+    ("an_option_that_is_none_is_said", wrong_option),
 ];
 
-/// Where a store is, as far as `--store` needs to know.
-const KINDS: &[Kind] = &[Kind::Redis];
+const KINDS: &[Kind] = &[Kind::Redis, Kind::ZooKeeper, Kind::Etcd];
 
 fn main() -> Result<()> {
     let mut arguments = Arguments::from_args();
@@ -76,13 +77,15 @@ fn text(output: &Output) -> String {
 }
 
 fn hands_over(server: &Server) -> Result<()> {
-    let first = lockkeeper(server, &["run", "job", "--", "sleep", "2"]).spawn()?;
+    let file = server.folder().join("done");
+    let script = format!("sleep 2; touch {}", file.display());
+    let first = lockkeeper(server, &["run", "job", "--", "sh", "-c", &script]).spawn()?;
     eventually("it is held", || {
         let shown = lockkeeper(server, &["show", "job"]).output()?;
         Ok(shown.status.success())
     })?;
-    let second =
-        lockkeeper(server, &["run", "job", "--", "sh", "-c", "sleep 2; echo done"]).output()?;
+    let script = format!("test -e {} && echo done", file.display());
+    let second = lockkeeper(server, &["run", "job", "--", "sh", "-c", &script]).output()?;
     let first = first.wait_with_output()?;
     ensure!(first.status.success(), "{}", text(&first));
     ensure!(second.status.success(), "{}", text(&second));
@@ -120,5 +123,27 @@ fn not_there(server: &Server) -> Result<()> {
     let output = lockkeeper(server, &["run", "job", "--", "true"]).output()?;
     ensure!(output.status.code() == Some(69), "{:?} {}", output.status, text(&output));
     ensure!(text(&output).contains("127.0.0.1"), "{}", text(&output));
+    Ok(())
+}
+
+/// Where the store lets no owner in twice, it does not wait for itself.
+fn within(server: &Server) -> Result<()> {
+    let inner = [env!("CARGO_BIN_EXE_lockkeeper"), "run", "-w", "10s", "other,job", "--"];
+    let words = [&["run", "job", "--"], &inner[..], &["echo", "inside"]].concat();
+    let output = lockkeeper(server, &words).output()?;
+    if server.name() == "redis" {
+        ensure!(output.stdout == b"inside\n", "{:?} {}", output.status, text(&output));
+    } else {
+        ensure!(output.status.code() == Some(64), "{:?} {}", output.status, text(&output));
+        ensure!(text(&output).contains("re-entrant"), "{}", text(&output));
+    }
+    Ok(())
+}
+
+fn wrong_option(server: &Server) -> Result<()> {
+    let url = format!("{}?colour=red", server.url());
+    let output = lockkeeper(server, &["ls", "--store", &url]).output()?;
+    ensure!(output.status.code() == Some(64), "{:?} {}", output.status, text(&output));
+    ensure!(text(&output).contains("colour"), "{}", text(&output));
     Ok(())
 }

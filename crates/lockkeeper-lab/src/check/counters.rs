@@ -1,10 +1,10 @@
 //! How much a run has seen.
 
+use super::claims::Claim;
 use super::holds::{End, Hold};
 use super::story::Story;
 use serde::Serialize;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 /// One kind of fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -26,7 +26,9 @@ pub struct Counters {
     pub names: usize,
     /// Claims that were asked for.
     pub asks: usize,
-    /// Asks that began while another client held the name.
+    /// Asks that another client's hold came before: it was on when they began, or began before
+    /// they were answered. The latter counts too, or a lock would seem the less contended the
+    /// longer its store takes to hand it over.
     pub contended: usize,
     /// Holds.
     pub holds: usize,
@@ -103,37 +105,46 @@ impl Counters {
     }
 }
 
-/// Goes through each name's holds and asks side by side, and keeps count of whose are on.
+/// By the holds of a name, less those of whoever asks.
 fn contended(story: &Story<'_>) -> usize {
-    let mut asks: Vec<(usize, u64, usize)> =
-        story.claims.iter().map(|claim| (claim.name, claim.ask.at, claim.client)).collect();
-    asks.sort_unstable();
-    let mut holds = story.holds.iter().peekable();
-    let mut on_by_client = vec![0_usize; story.clients.len()];
-    let mut on = BinaryHeap::new();
-    let mut name = 0;
-    let mut count = 0;
-    for (of, at, client) in asks {
-        if of != name {
-            name = of;
-            for Reverse((_, client)) in on.drain() {
-                on_by_client[client] -= 1;
-            }
-        }
-        while let Some(hold) = holds.next_if(|hold| (hold.name, hold.start) <= (of, at)) {
-            if hold.name == of {
-                let client = story.held(hold).client;
-                on_by_client[client] += 1;
-                on.push(Reverse((hold.end, client)));
-            }
-        }
-        while let Some(&Reverse((end, client))) = on.peek()
-            && end <= at
-        {
-            on.pop();
-            on_by_client[client] -= 1;
-        }
-        count += usize::from(on.len() > on_by_client[client]);
+    let mut all: BTreeMap<usize, Spans> = BTreeMap::new();
+    let mut own: BTreeMap<(usize, usize), Spans> = BTreeMap::new();
+    for hold in &story.holds {
+        all.entry(hold.name).or_default().add(hold);
+        own.entry((hold.name, story.held(hold).client)).or_default().add(hold);
     }
-    count
+    all.values_mut().chain(own.values_mut()).for_each(Spans::sort);
+    let met = |claim: &&Claim| {
+        let meetings = |spans: Option<&Spans>| spans.map_or(0, |spans| spans.met_by(claim));
+        meetings(all.get(&claim.name)) > meetings(own.get(&(claim.name, claim.client)))
+    };
+    story.claims.iter().filter(met).count()
+}
+
+/// When some holds began, and when they ended.
+#[derive(Debug, Default)]
+struct Spans {
+    begins: Vec<u64>,
+    ends: Vec<u64>,
+}
+
+impl Spans {
+    fn add(&mut self, hold: &Hold) {
+        self.begins.push(hold.start);
+        self.ends.push(hold.end);
+    }
+
+    fn sort(&mut self) {
+        self.begins.sort_unstable();
+        self.ends.sort_unstable();
+    }
+
+    /// How many of them were on when the claim was asked for, or began before it was answered.
+    fn met_by(&self, claim: &Claim) -> usize {
+        let asked = claim.ask.at;
+        let granted = claim.granted.map(|granted| granted.learnt.at);
+        let answered = granted.or(claim.refused.map(|refused| refused.at)).unwrap_or(asked);
+        let begun = self.begins.partition_point(|begins| *begins <= asked || *begins < answered);
+        begun - self.ends.partition_point(|ends| *ends <= asked)
+    }
 }

@@ -51,6 +51,7 @@ pub use program::redis::Redis;
 pub use program::redis_cluster::Cluster;
 pub use program::redis_replicated::Replicated;
 pub use program::sentinel::Sentinels;
+pub use program::tls::Certificates;
 pub use program::zookeeper::ZooKeeper;
 pub use program::{Clock, Program};
 pub use setup::setup;

@@ -1,7 +1,7 @@
 //! A run as asked for on the command line, and how to ask for it again.
 
 use super::trial::Trial;
-use super::{HEALING, RunArguments, TOIL, TTL, recorder, url};
+use super::{HEALING, RunArguments, TOIL, TTL, breakable, recorder, url};
 use crate::server::{Kind, Server};
 use anyhow::{Context, Result};
 use std::time::Duration;
@@ -9,8 +9,15 @@ use std::time::Duration;
 impl RunArguments {
     /// The store with its recipe.
     pub(crate) fn store_url(&self, server: Option<&Server>) -> Result<String> {
-        let own = server.map(Server::url);
-        let store = own.or_else(|| self.store.clone()).context("name a --store or a --server")?;
+        let own = server.map(|server| {
+            let session = self.server.and_then(breakable::session);
+            match session {
+                Some(session) => url::with_option(&server.url(), "session", session),
+                None => Ok(server.url()),
+            }
+        });
+        let store = own.transpose()?.or_else(|| self.store.clone());
+        let store = store.context("name a --store or a --server")?;
         match &self.recipe {
             Some(recipe) => url::with_recipe(&store, recipe),
             None => Ok(store),

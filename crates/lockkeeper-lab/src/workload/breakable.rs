@@ -84,6 +84,12 @@ pub(crate) fn start(lab: &Lab, kind: Kind, with_clock: bool) -> Result<Server> {
     }
 }
 
+/// How long a session with it lasts in a run, where claims go with their sessions: a client that
+/// is killed must make way while the run still looks.
+pub(crate) fn session(kind: Kind) -> Option<&'static str> {
+    matches!(kind, Kind::ZooKeeper | Kind::Etcd).then_some("2s")
+}
+
 fn clocked<P: Program + Clone + 'static>(plan: Plan<P>, with_clock: bool) -> Plan<P> {
     if with_clock { plan.clock() } else { plan }
 }

@@ -133,7 +133,7 @@ impl Driver<'_> {
     fn break_things(&mut self) -> Result<()> {
         let end = Instant::now() + self.trial.length;
         let kinds = &self.trial.faults;
-        let mut fault = 0;
+        let (mut fault, mut undone) = (0, Vec::new());
         while Instant::now() < end {
             self.check_members()?;
             let left = end.saturating_duration_since(Instant::now()).as_secs();
@@ -143,12 +143,16 @@ impl Driver<'_> {
                 sleep(Duration::from_millis(100).min(self.trial.length));
                 continue;
             }
-            let kind = kinds[index(self.dice.roll(kinds.len() as u64))];
+            // Each once before any comes again: in a short run chance would leave some out.
+            if undone.is_empty() {
+                undone.clone_from(kinds);
+            }
+            let choice_of_kind = index(self.dice.roll(undone.len() as u64));
             let pause = self.trial.ttl / 3 + self.trial.ttl * choice(&mut self.dice, 7) / 10;
             sleep(pause);
             if let Some(victim) = self.someone_at_work() {
                 fault += 1;
-                self.strike(victim, kind, fault)?;
+                self.strike(victim, undone.swap_remove(choice_of_kind), fault)?;
             }
         }
         let seconds = self.trial.length.as_secs_f32();

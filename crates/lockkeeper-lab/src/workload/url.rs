@@ -89,14 +89,19 @@ pub(crate) fn with_recipe(url: &str, recipe: &str) -> Result<String> {
     if pairs.any(|pair| pair.split('=').next() == Some("recipe")) {
         bail!("the store's URL names a recipe already: leave out --recipe, or that");
     }
-    let joint = match query {
+    with_option(url, "recipe", recipe)
+}
+
+/// The URL with one more option in its query.
+pub(crate) fn with_option(url: &str, name: &str, value: &str) -> Result<String> {
+    let joint = match url.split_once('?').map(|(_, query)| query) {
         None => "?",
         Some("") => "",
         Some(query) if query.ends_with('&') => "",
         Some(_) => "&",
     };
-    let mut url = format!("{url}{joint}recipe=");
-    for byte in recipe.bytes() {
+    let mut url = format!("{url}{joint}{name}=");
+    for byte in value.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => url.push(byte.into()),
             _ => write!(url, "%{byte:02X}")?,

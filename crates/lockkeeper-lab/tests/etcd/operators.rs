@@ -15,6 +15,7 @@ cases!(
     one_who_waits_is_told_too,
     a_wait_outlasts_a_compaction,
     a_hold_outlasts_a_compaction_and_a_broken_connection,
+    it_is_seen_since_when_claims_are_asked_for,
 );
 
 async fn a_deleted_key_is_lost_at_once(lab: &Lab) -> Result<()> {
@@ -141,4 +142,26 @@ async fn a_hold_outlasts_a_compaction_and_a_broken_connection(lab: &Lab) -> Resu
     ensure!(guard.is_held(), "{:?}", guard.lost_reason());
     etcdctl(&server, &["del", &keys(&server, "kept")?[0]])?;
     lost(&guard).await
+}
+
+async fn it_is_seen_since_when_claims_are_asked_for(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let (one, two) = (keeper(&server, LASTING).await?, keeper(&server, LASTING).await?);
+    let guard = one.lock("aged").ttl(LONG).acquire().await?;
+    let next = waiting(&two, "aged");
+    queue_of(&one, "aged", 1).await;
+    let while_ago = Duration::from_millis(300);
+    tokio::time::sleep(while_ago).await;
+    let view = one.show("aged").await?;
+    ensure!(view.holders[0].held_for >= while_ago, "{view:?}");
+    ensure!(view.waiters[0].waiting_for >= while_ago, "{view:?}");
+    guard.release().await?;
+    next.await??.release().await?;
+    // Another program's says nothing of the kind.
+    let lease = etcdctl(&server, &["lease", "grant", "60"])?;
+    let lease = lease.split_whitespace().nth(1).context("a lease")?.to_owned();
+    etcdctl(&server, &["put", "--lease", &lease, &format!("lockkeeper/aged/{lease}"), ""])?;
+    let view = one.show("aged").await?;
+    ensure!(view.holders[0].held_for.is_zero(), "{view:?}");
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::ErrorKind;
-use lockkeeper_lab::server::{Lab, Redis};
+use lockkeeper_lab::server::{Certificates, Lab};
 
 cases!(
     a_password_is_needed_and_not_shown,
@@ -30,7 +30,7 @@ async fn a_password_is_needed_and_not_shown(lab: &Lab) -> Result<()> {
 
 async fn encrypted_connections_are_checked(lab: &Lab) -> Result<()> {
     let server = lab.redis().tls().start()?;
-    let authority = Redis::authority(server.place());
+    let authority = Certificates::in_folder(server.folder()).authority;
     let url = format!("{}?ca={}", server.url(), authority.display());
     let keeper = lockkeeper::connect(&url).await?;
     keeper.lock("encrypted").ttl(LONG).acquire().await?.release().await?;
@@ -41,6 +41,10 @@ async fn encrypted_connections_are_checked(lab: &Lab) -> Result<()> {
     let error = error.expect_err("no such file");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("/nowhere.pem"), "{error}");
+    // Whoever names whom to trust does not want to speak plainly.
+    let plain = format!("redis://{}?ca={}", server.address(), authority.display());
+    let error = lockkeeper::connect(&plain).await.expect_err("ignored");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::Case;
 use anyhow::{Context, Result};
 use lockkeeper_lab::server::wire::{self, resp::Resp};
-use lockkeeper_lab::server::{Kind, Lab, PortTaken, Redis, Server};
+use lockkeeper_lab::server::{Certificates, Kind, Lab, PortTaken, Server};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -122,7 +122,7 @@ fn encrypted(lab: &Lab) -> Result<()> {
     let verified = Command::new("openssl")
         .args(["s_client", "-connect", &redis.address(), "-verify_return_error"])
         .args(["-verify_ip", "127.0.0.1", "-CAfile"])
-        .arg(Redis::authority(redis.place()))
+        .arg(Certificates::in_folder(redis.folder()).authority)
         .stdin(Stdio::null())
         .output()?;
     assert!(verified.status.success(), "{verified:?}");

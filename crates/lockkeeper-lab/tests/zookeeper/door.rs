@@ -2,22 +2,14 @@
 
 use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::ErrorKind;
-use lockkeeper_lab::server::{Lab, Server};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Arc;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper_lab::server::{Certificates, Lab, Server};
 
 cases![
     locks_made_with_credentials_are_closed_to_others,
-    a_server_behind_tls_is_reached,
+    a_server_that_encrypts_is_reached,
     a_server_that_cannot_prove_itself_is_refused,
+    a_server_that_asks_for_a_certificate_gets_one,
     nobody_there_is_said_so,
 ];
 
@@ -48,50 +40,16 @@ async fn locks_made_with_credentials_are_closed_to_others(lab: &Lab) -> Result<(
     Ok(())
 }
 
-/// A certificate and its key, made for this machine.
-fn certificate(server: &Server) -> Result<(PathBuf, PathBuf)> {
-    let (cert, key) = (server.folder().join("cert.pem"), server.folder().join("key.pem"));
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=lab", "-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), cert.as_os_str()])
-        .output()?;
-    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Ok((cert, key))
+/// The keeper of who trusts the server, and shows what `more` says.
+async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
+    let Certificates { authority, .. } = Certificates::in_folder(server.folder());
+    let url = format!("{}&ca={}{more}", server.url(), authority.display());
+    lockkeeper::connect(&url).await
 }
 
-/// TLS in front of the server, which by itself has none.
-async fn wrapped(server: &Server) -> Result<(SocketAddr, PathBuf)> {
-    let (cert, key) = certificate(server)?;
-    let chain = vec![CertificateDer::from_pem_file(&cert)?];
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let settings = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
-    let acceptor = TlsAcceptor::from(Arc::new(settings));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let (address, upstream) = (listener.local_addr()?, server.address());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
-            tokio::spawn(async move {
-                let mut inside = TcpStream::connect(upstream).await?;
-                let mut outside = acceptor.accept(stream).await?;
-                tokio::io::copy_bidirectional(&mut outside, &mut inside).await
-            });
-        }
-    });
-    Ok((address, cert))
-}
-
-async fn a_server_behind_tls_is_reached(lab: &Lab) -> Result<()> {
-    let server = lab.zookeeper().start()?;
-    let (address, cert) = wrapped(&server).await?;
-    let options = format!("session=10s&tls=true&ca={}", cert.display());
-    let one = keeper(&format!("zookeeper://{address}"), &options).await?;
-    let two = keeper(&server.url(), "session=10s").await?;
+async fn a_server_that_encrypts_is_reached(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().tls().start()?;
+    let (one, two) = (trusting(&server, "").await?, trusting(&server, "").await?);
     for _ in 0..20 {
         let guard = one.lock("n").ttl(LONG).acquire().await?;
         ensure!(two.lock("n").try_acquire().await?.is_none(), "it is not held");
@@ -104,14 +62,32 @@ async fn a_server_behind_tls_is_reached(lab: &Lab) -> Result<()> {
 }
 
 async fn a_server_that_cannot_prove_itself_is_refused(lab: &Lab) -> Result<()> {
-    let server = lab.zookeeper().start()?;
-    let (address, _) = wrapped(&server).await?;
-    let other = lab.zookeeper().start()?;
-    let (stranger, _) = certificate(&other)?;
-    let options = format!("session=10s&tls=true&ca={}", stranger.display());
-    let error = keeper(&format!("zookeeper://{address}"), &options).await.err();
-    let error = error.context("it was believed")?;
-    ensure!(format!("{error:#}").contains("certificate"), "{error:#}");
+    let (server, other) = (lab.zookeeper().tls().start()?, lab.zookeeper().tls().start()?);
+    let stranger = Certificates::in_folder(other.folder()).authority;
+    let error = lockkeeper::connect(&format!("{}&ca={}", server.url(), stranger.display())).await;
+    let error = error.err().context("it was believed")?;
+    ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
+    ensure!(error.to_string().contains("ca=FILE"), "{error}");
+    // Nor does who would not encrypt learn anything.
+    let plain = lockkeeper::connect(&format!("zookeeper://{}", server.address())).await;
+    ensure!(plain.is_err_and(|error| error.kind() == ErrorKind::Unavailable), "a plain greeting");
+    Ok(())
+}
+
+async fn a_server_that_asks_for_a_certificate_gets_one(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().client_certificates().start()?;
+    let other = lab.zookeeper().tls().start()?;
+    let shown = |server: &Server| {
+        let Certificates { client, client_key, .. } = Certificates::in_folder(server.folder());
+        format!("&cert={}&key={}", client.display(), client_key.display())
+    };
+    let keeper = trusting(&server, &shown(&server)).await?;
+    keeper.lock("n").ttl(LONG).acquire().await?.release().await?;
+    for (what, more) in [("none", String::new()), ("a stranger's", shown(&other))] {
+        let error = trusting(&server, &more).await.err().context("let in")?;
+        ensure!(error.kind() == ErrorKind::Denied, "{what}: {error:?}");
+        ensure!(error.to_string().contains("cert=FILE"), "{what}: {error}");
+    }
     Ok(())
 }
 

@@ -10,25 +10,13 @@ mod session;
 mod suite;
 
 use anyhow::{Result, anyhow, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper::Keeper;
+use lockkeeper_lab::cases;
 use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
-use std::pin::Pin;
+use lockkeeper_lab::trials::{arguments, trials};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-type Outcome<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
-type Case = (&'static str, for<'a> fn(&'a Lab) -> Outcome<'a>);
-
-/// A case of the table: its name and what it does.
-macro_rules! cases {
-    ($($case:ident),+ $(,)?) => {
-        pub(crate) const CASES: &[crate::Case] =
-            &[$((stringify!($case), |lab| Box::pin($case(lab)))),+];
-    };
-}
-pub(crate) use cases;
 
 /// Long enough for anything but a stuck test.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -38,9 +26,6 @@ fn main() -> Result<()> {
     if std::env::var_os(suite::TAKER).is_some() {
         return suite::take();
     }
-    let mut arguments = Arguments::from_args();
-    // They mostly wait.
-    arguments.test_threads.get_or_insert(6);
     let lab = Arc::new(Lab::open()?);
     let cases = [
         answers::CASES,
@@ -50,26 +35,15 @@ fn main() -> Result<()> {
         operator::CASES,
         session::CASES,
     ];
-    let reason = missing(&[Kind::ZooKeeper]);
-    let mut trials: Vec<Trial> = Vec::new();
+    let mut trials = trials(&lab, Kind::ZooKeeper, &cases);
     let mut server = None;
-    if reason.is_none() {
+    if missing(&[Kind::ZooKeeper]).is_none() {
         let started = lab.zookeeper().tick(500).start()?;
         trials.extend(suite::trials(&started)?);
         server = Some(started);
     }
-    trials.extend(cases.into_iter().flatten().map(|(name, case)| {
-        let lab = lab.clone();
-        let trial = Trial::test(*name, move || {
-            let runtime = tokio::runtime::Runtime::new()?;
-            runtime.block_on(case(&lab)).map_err(|error| Failed::from(format!("{error:#}")))
-        });
-        match &reason {
-            Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
-            None => trial,
-        }
-    }));
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    // They mostly wait.
+    let conclusion = libtest_mimic::run(&arguments(6), trials);
     if let Some(server) = server.filter(|_| conclusion.has_failed()) {
         let log = server.log();
         let lines: Vec<&str> = log.lines().collect();

@@ -254,7 +254,8 @@ pub struct HolderView {
     pub token: Option<FencingToken>,
     /// How many claims the owner has on the name, by re-entry.
     pub count: usize,
-    /// Time since the grant.
+    /// Time since the grant; on etcd and ZooKeeper, which do not write that down, since it was
+    /// asked for.
     pub held_for: Duration,
     /// Time until the claim ends unless renewed.
     pub expires_in: Duration,

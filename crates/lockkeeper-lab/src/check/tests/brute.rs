@@ -136,7 +136,8 @@ proptest! {
             writing.granted(small.granted, number, 0, u64::MAX).release(small.end, number);
         }
         let meets = |(one, client): &(Small, i32)| {
-            let on = |it: &Small| it.granted <= one.ask && one.ask < it.end;
+            let before = |it: &Small| it.granted <= one.ask || it.granted < one.granted;
+            let on = |it: &Small| before(it) && one.ask < it.end;
             claims.iter().any(|(it, other)| other != client && on(it))
         };
         let contended = claims.iter().filter(|claim| meets(claim)).count();

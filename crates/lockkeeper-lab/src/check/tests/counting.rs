@@ -9,7 +9,7 @@ fn counts_what_happened() {
     let counters = clean(300).judge().counters;
     assert_eq!((counters.clients, counters.names), (3, 1));
     assert_eq!((counters.holds, counters.hand_overs, counters.expiries), (300, 299, 0));
-    assert_eq!((counters.asks, counters.contended), (300, 298), "the first two met nobody");
+    assert_eq!((counters.asks, counters.contended), (300, 299), "the first met nobody");
     assert!(counters.healed);
 }
 
@@ -20,6 +20,15 @@ fn own_holds_are_no_contention() {
     assert_eq!(writing.judge().counters.contended, 0);
     writing.hold("2/0", 3, 5, 12, 13).hold("2/0", 4, 13, 14, 15);
     assert_eq!(writing.judge().counters.contended, 1);
+}
+
+#[test]
+fn who_was_served_first_is_contention_though_both_asked_at_once() {
+    let mut writing = Writing::default();
+    writing.hold("1/0", 1, 0, 5, 9).hold("2/0", 2, 0, 10, 12);
+    assert_eq!(writing.judge().counters.contended, 1, "claim 2 waited for claim 1");
+    writing.ask(20, "3/0", 3, Mode::Exclusive).hold("1/0", 4, 21, 22, 23);
+    assert_eq!(writing.judge().counters.contended, 1, "claim 3 was not answered");
 }
 
 #[test]

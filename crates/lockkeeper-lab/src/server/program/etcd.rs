@@ -1,5 +1,6 @@
 //! etcd.
 
+use super::tls::Certificates;
 use super::{Clock, Program};
 use crate::server::handle::Server;
 use crate::server::place::{Place, words};
@@ -9,25 +10,37 @@ use crate::server::wire;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 
-/// For clients, for the other members.
-const PORTS: usize = 2;
-
 /// An etcd server, alone or one of several.
 #[derive(Debug, Clone, Default)]
 pub struct Etcd {
+    tls: bool,
+    asks_for_certificates: bool,
     /// Which one it is, and the ports of all, in a group.
     group: Option<(usize, Vec<u16>)>,
 }
 
 impl Plan<Etcd> {
+    /// Encrypts, with its [`Certificates`].
+    pub fn tls(mut self) -> Self {
+        self.program.tls = true;
+        self
+    }
+
+    /// Encrypts, and lets in only who shows a certificate.
+    pub fn client_certificates(mut self) -> Self {
+        self.program.asks_for_certificates = true;
+        self.tls()
+    }
+
     /// Starts several that vote, and waits until each serves.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_group(self, count: usize) -> Result<Vec<Server>> {
-        self.home.clone().ports.on_free(PORTS * count, |ports| {
+        let each = self.program.ports();
+        self.home.clone().ports.on_free(each * count, |ports| {
             let mut servers = Vec::new();
-            for (number, own) in ports.chunks(PORTS).enumerate() {
+            for (number, own) in ports.chunks(each).enumerate() {
                 let mut plan = self.clone();
                 plan.program.group = Some((number, ports.to_vec()));
                 servers.push(plan.launch(own)?);
@@ -41,11 +54,33 @@ impl Plan<Etcd> {
 }
 
 impl Etcd {
-    fn group<'a>(&'a self, place: &'a Place) -> (usize, &'a [u16]) {
-        match &self.group {
-            Some((number, ports)) => (*number, ports),
+    /// Which one it is, and the ports of each.
+    fn group<'a>(&'a self, place: &'a Place) -> (usize, Vec<&'a [u16]>) {
+        let (number, ports) = match &self.group {
+            Some((number, ports)) => (*number, &ports[..]),
             None => (0, place.ports()),
+        };
+        (number, ports.chunks(self.ports()).collect())
+    }
+
+    /// Encryption is for clients; members speak plainly among themselves.
+    fn encryption(&self, place: &Place) -> Vec<OsString> {
+        if !self.tls {
+            return Vec::new();
         }
+        let Certificates { authority, certificate, key, .. } =
+            Certificates::in_folder(place.folder());
+        let mut words = words!["--cert-file", certificate, "--key-file", key];
+        words.extend(words!["--listen-metrics-urls", url(self.lab_port(place))]);
+        if self.asks_for_certificates {
+            words.extend(words!["--client-cert-auth", "--trusted-ca-file", authority]);
+        }
+        words
+    }
+
+    /// The lab itself asks without encryption, on a port of its own.
+    fn lab_port(&self, place: &Place) -> u16 {
+        place.ports()[if self.tls { 2 } else { 0 }]
     }
 }
 
@@ -54,28 +89,30 @@ impl Program for Etcd {
         "etcd"
     }
 
+    /// For clients, for the other members, and for the lab where clients encrypt.
     fn ports(&self) -> usize {
-        PORTS
+        2 + usize::from(self.tls)
     }
 
     fn listens_on(&self, place: &Place) -> Vec<u16> {
         place.ports().to_vec()
     }
 
-    fn prepare(&self, _place: &Place) -> Result<()> {
+    fn prepare(&self, place: &Place) -> Result<()> {
+        if self.tls {
+            Certificates::make(place)?;
+        }
         Ok(())
     }
 
     fn command(&self, place: &Place) -> Result<Vec<OsString>> {
         let (number, ports) = self.group(place);
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let members: Vec<String> = ports
-            .chunks(PORTS)
-            .enumerate()
-            .map(|(number, ports)| format!("member{number}={}", url(ports[1])))
-            .collect();
+        let members = ports.iter().enumerate();
+        let members = members.map(|(number, ports)| format!("member{number}={}", url(ports[1])));
+        let members: Vec<String> = members.collect();
         let (client, peer) = (url(place.ports()[0]), url(place.ports()[1]));
-        Ok(words![
+        let client = if self.tls { client.replacen("http", "https", 1) } else { client };
+        let mut words = words![
             ETCD.path()?,
             "--name",
             format!("member{number}"),
@@ -97,23 +134,30 @@ impl Program for Etcd {
             "100",
             "--election-timeout",
             "1000",
-        ])
+        ];
+        words.extend(self.encryption(place));
+        Ok(words)
     }
 
     fn ask(&self, place: &Place) -> Result<()> {
         // The answer goes through a majority.
-        let said = wire::http::get(place.port(), "/health")?;
+        let said = wire::http::get(self.lab_port(place), "/health")?;
         if said.contains("\"health\":\"true\"") { Ok(()) } else { bail!("etcd said {said:?}") }
     }
 
     fn url(&self, place: &Place) -> String {
         let (_, ports) = self.group(place);
         let hosts: Vec<String> =
-            ports.chunks(PORTS).map(|ports| format!("127.0.0.1:{}", ports[0])).collect();
-        format!("etcd://{}", hosts.join(","))
+            ports.iter().map(|ports| format!("127.0.0.1:{}", ports[0])).collect();
+        let tls = if self.tls { "?tls=true" } else { "" };
+        format!("etcd://{}{tls}", hosts.join(","))
     }
 
     fn clock(&self) -> Clock {
         Clock::Unsupported("it is written in Go, which asks the kernel past any library")
     }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
 }

@@ -27,8 +27,7 @@ impl Plan<Redis> {
         self
     }
 
-    /// Encrypts. The certificate is for 127.0.0.1 and localhost, and that of who signed it is
-    /// [`Redis::authority`].
+    /// Encrypts, with its [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.program.tls = true;
         self
@@ -47,12 +46,6 @@ impl Plan<Redis> {
 }
 
 impl Redis {
-    /// The file with the certificate that clients of an encrypted server must trust.
-    #[must_use]
-    pub fn authority(place: &Place) -> std::path::PathBuf {
-        Certificates::in_folder(place.folder()).authority
-    }
-
     fn configuration(&self, place: &Place) -> Result<String> {
         let mut text = String::from(
             "bind 127.0.0.1\nsave \"\"\ndaemonize no\n\
@@ -61,8 +54,7 @@ impl Redis {
         writeln!(text, "port {}", self.plain_port(place))?;
         writeln!(text, "dir \"{}\"", place.data().display())?;
         if self.tls {
-            let certificates = Certificates::in_folder(place.folder());
-            certificates.make(place)?;
+            let certificates = Certificates::make(place)?;
             writeln!(text, "tls-port {}\ntls-auth-clients no", place.port())?;
             writeln!(text, "tls-cert-file \"{}\"", certificates.certificate.display())?;
             writeln!(text, "tls-key-file \"{}\"", certificates.key.display())?;

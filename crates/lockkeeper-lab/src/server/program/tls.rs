@@ -1,59 +1,81 @@
-//! Certificates for one server.
+//! Certificates for one server and its clients.
 
 use crate::server::place::{Place, words};
 use crate::server::tool::OPENSSL;
 use anyhow::Result;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// An authority and a certificate it signed. Two, because careful clients refuse a server that
-/// shows the very certificate they trust as an authority.
+/// An authority, and what it signed. The server's is another certificate than the authority's,
+/// because careful clients refuse a server that shows the very certificate they trust.
 #[derive(Debug)]
-pub(crate) struct Certificates {
-    pub(crate) authority: PathBuf,
+#[non_exhaustive]
+pub struct Certificates {
+    /// Whom the clients of an encrypted server must trust.
+    pub authority: PathBuf,
     authority_key: PathBuf,
-    pub(crate) certificate: PathBuf,
+    /// The server's, for 127.0.0.1 and localhost.
+    pub certificate: PathBuf,
     pub(crate) key: PathBuf,
+    /// A client's, for servers that ask for one.
+    pub client: PathBuf,
+    /// The key to it.
+    pub client_key: PathBuf,
 }
 
 impl Certificates {
-    pub(crate) fn in_folder(folder: &Path) -> Self {
+    /// Where those of a server are, which was told to encrypt; see [`Server::folder`].
+    ///
+    /// [`Server::folder`]: crate::server::Server::folder
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
         Self {
             authority: folder.join("authority.pem"),
             authority_key: folder.join("authority.key"),
             certificate: folder.join("certificate.pem"),
             key: folder.join("certificate.key"),
+            client: folder.join("client.pem"),
+            client_key: folder.join("client.key"),
         }
     }
 
-    /// Makes them, unless they are there.
-    pub(crate) fn make(&self, place: &Place) -> Result<()> {
-        if self.certificate.exists() {
-            return Ok(());
+    /// Makes those of a place, unless they are there.
+    pub(crate) fn make(place: &Place) -> Result<Self> {
+        let made = Self::in_folder(place.folder());
+        if made.client.exists() {
+            return Ok(made);
         }
-        let new = || -> Result<Vec<_>> {
-            Ok(words![
-                OPENSSL.path()?,
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-                "-days",
-                "30"
-            ])
-        };
-        let mut authority = new()?;
-        authority.extend(words!["-subj", "/CN=lockkeeper lab"]);
-        authority.extend(words!["-out", &self.authority, "-keyout", &self.authority_key]);
+        let mut authority = new("/CN=lockkeeper lab")?;
+        authority.extend(words!["-out", &made.authority, "-keyout", &made.authority_key]);
         place.run(authority)?;
-        let mut certificate = new()?;
-        certificate.extend(words!["-subj", "/CN=127.0.0.1"]);
-        certificate.extend(words!["-CA", &self.authority, "-CAkey", &self.authority_key]);
-        certificate.extend(words!["-addext", "basicConstraints=critical,CA:FALSE"]);
-        certificate.extend(words!["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]);
-        certificate.extend(words!["-out", &self.certificate, "-keyout", &self.key]);
-        place.run(certificate)
+        for (subject, certificate, key) in [
+            ("/CN=127.0.0.1", &made.certificate, &made.key),
+            ("/CN=a client", &made.client, &made.client_key),
+        ] {
+            let mut signed = new(subject)?;
+            signed.extend(words!["-CA", &made.authority, "-CAkey", &made.authority_key]);
+            signed.extend(words!["-addext", "basicConstraints=critical,CA:FALSE"]);
+            signed.extend(words!["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]);
+            signed.extend(words!["-out", certificate, "-keyout", key]);
+            place.run(signed)?;
+        }
+        Ok(made)
     }
+}
+
+fn new(subject: &str) -> Result<Vec<OsString>> {
+    Ok(words![
+        OPENSSL.path()?,
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "30",
+        "-subj",
+        subject,
+    ])
 }

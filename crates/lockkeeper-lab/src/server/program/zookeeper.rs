@@ -1,5 +1,6 @@
 //! ZooKeeper.
 
+use super::tls::Certificates;
 use super::{Clock, Program};
 use crate::server::handle::Server;
 use crate::server::place::{Place, words};
@@ -10,20 +11,23 @@ use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
-/// For clients, for followers, for elections.
-const PORTS: usize = 3;
+/// What the manifest of the jar forgets, which only encryption needs.
+const NETTY: [&str; 3] =
+    ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
 
 /// A ZooKeeper server, alone or one of several.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
     tick: u32,
+    tls: bool,
+    asks_for_certificates: bool,
     /// Which one it is, and the ports of all, in an ensemble.
     ensemble: Option<(usize, Vec<u16>)>,
 }
 
 impl Default for ZooKeeper {
     fn default() -> Self {
-        Self { tick: 500, ensemble: None }
+        Self { tick: 500, tls: false, asks_for_certificates: false, ensemble: None }
     }
 }
 
@@ -34,14 +38,28 @@ impl Plan<ZooKeeper> {
         self
     }
 
+    /// Encrypts, with its [`Certificates`].
+    pub fn tls(mut self) -> Self {
+        self.program.tls = true;
+        self
+    }
+
+    /// Encrypts, and lets in only who shows a certificate.
+    pub fn client_certificates(mut self) -> Self {
+        self.program.asks_for_certificates = true;
+        self.tls()
+    }
+
     /// Starts several that vote, and waits until each serves.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_ensemble(self, count: usize) -> Result<Vec<Server>> {
-        self.home.clone().ports.on_free(PORTS * count, |ports| {
+        // For clients, for followers, for elections.
+        let each = 2 + self.program.ports();
+        self.home.clone().ports.on_free(each * count, |ports| {
             let mut servers = Vec::new();
-            for (number, own) in ports.chunks(PORTS).enumerate() {
+            for (number, own) in ports.chunks(each).enumerate() {
                 let mut plan = self.clone();
                 plan.program.ensemble = Some((number, ports.to_vec()));
                 servers.push(plan.launch(own)?);
@@ -54,9 +72,45 @@ impl Plan<ZooKeeper> {
     }
 }
 
+impl ZooKeeper {
+    /// The ports of each in an ensemble.
+    fn each<'a>(&self, ports: &'a [u16]) -> impl Iterator<Item = &'a [u16]> {
+        ports.chunks(2 + self.ports())
+    }
+
+    /// The lab itself asks without encryption, on a port of its own.
+    fn plain_port(&self, place: &Place) -> u16 {
+        if self.tls { place.ports()[place.ports().len() - 1] } else { place.port() }
+    }
+
+    fn encryption(&self, place: &Place) -> Result<String> {
+        if !self.tls {
+            return Ok(String::new());
+        }
+        let made = Certificates::make(place)?;
+        // It takes the key and the certificate from one file.
+        let both = place.folder().join("both.pem");
+        let parts = [std::fs::read(&made.key)?, std::fs::read(&made.certificate)?];
+        std::fs::write(&both, parts.concat())?;
+        Ok(format!(
+            "secureClientPort={}\nsecureClientPortAddress=127.0.0.1\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth={}\n",
+            place.port(),
+            both.display(),
+            made.authority.display(),
+            if self.asks_for_certificates { "need" } else { "none" },
+        ))
+    }
+}
+
 impl Program for ZooKeeper {
     fn name(&self) -> &'static str {
         "zookeeper"
+    }
+
+    fn ports(&self) -> usize {
+        1 + usize::from(self.tls)
     }
 
     fn prepare(&self, place: &Place) -> Result<()> {
@@ -67,10 +121,11 @@ impl Program for ZooKeeper {
              standaloneEnabled=true\npreAllocSize=64\n",
             self.tick,
             place.data().display(),
-            place.port(),
+            self.plain_port(place),
         );
+        text.push_str(&self.encryption(place)?);
         if let Some((number, ports)) = &self.ensemble {
-            for (other, ports) in ports.chunks(PORTS).enumerate() {
+            for (other, ports) in self.each(ports).enumerate() {
                 writeln!(text, "server.{}=127.0.0.1:{}:{}", other + 1, ports[1], ports[2])?;
             }
             std::fs::write(place.data().join("myid"), (number + 1).to_string())?;
@@ -82,9 +137,11 @@ impl Program for ZooKeeper {
     fn command(&self, place: &Place) -> Result<Vec<OsString>> {
         let jar = ZOOKEEPER.path()?;
         let mut classes = jar.clone().into_os_string();
-        classes.push(":");
-        // Without it, it does not say why it fails.
-        classes.push(jar.with_file_name("slf4j-simple.jar"));
+        // Without the first, it does not say why it fails.
+        for other in ["slf4j-simple.jar"].into_iter().chain(NETTY) {
+            classes.push(":");
+            classes.push(jar.with_file_name(other));
+        }
         // Everything that makes a Java program start sooner, and eight of them fit the machine.
         Ok(words![
             JAVA.path()?,
@@ -106,7 +163,7 @@ impl Program for ZooKeeper {
 
     fn ask(&self, place: &Place) -> Result<()> {
         // `ruok` is also answered by a server without a majority.
-        let said = wire::line::ask(place.port(), "srvr")?;
+        let said = wire::line::ask(self.plain_port(place), "srvr")?;
         if said.lines().any(|line| line.starts_with("Mode:")) {
             return Ok(());
         }
@@ -115,11 +172,12 @@ impl Program for ZooKeeper {
 
     fn url(&self, place: &Place) -> String {
         let ports = match &self.ensemble {
-            Some((_, ports)) => ports.chunks(PORTS).map(|ports| ports[0]).collect(),
+            Some((_, ports)) => self.each(ports).map(|ports| ports[0]).collect(),
             None => vec![place.port()],
         };
         let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("zookeeper://{}", hosts.join(","))
+        let tls = if self.tls { "?tls=true" } else { "" };
+        format!("zookeeper://{}{tls}", hosts.join(","))
     }
 
     fn clock(&self) -> Clock {

@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use prost::Message;
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tonic::client::Grpc;
@@ -19,12 +20,17 @@ use tonic_prost::ProstCodec;
 
 /// The largest answer: a list of all locks can be long.
 const LARGEST: usize = 256 << 20;
+/// How long a password may take to be checked, at least. etcd makes that slow on purpose, and
+/// whoever gave up on it would only have asked for it in vain: where many log in at once, as after
+/// a restart of everything, nobody would get in.
+const LOGIN: Duration = Duration::from_secs(10);
 
 /// Where etcd is, and what it takes to be let in.
 pub(super) struct Door {
     pub(super) hosts: Vec<Endpoint>,
     pub(super) credentials: Option<(String, String)>,
     pub(super) timeout: Duration,
+    pub(super) encrypted: bool,
     /// The URL without its secrets.
     pub(super) shown: String,
 }
@@ -37,6 +43,8 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
     /// Changes with every connection that is given up.
     given_up: watch::Sender<u64>,
+    /// Whether etcd ever said anything.
+    answered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -59,6 +67,7 @@ impl Link {
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             given_up: watch::Sender::new(0),
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -160,10 +169,9 @@ impl Link {
                 Err(trouble) => trouble,
                 Ok((number, wire)) => {
                     let answer = tokio::time::timeout(self.door.timeout, ask(wire)).await;
-                    let trouble = match answer {
-                        Ok(Ok(answer)) => return Ok((answer, asked_before)),
-                        Ok(Err(trouble)) => trouble,
-                        Err(_) => Trouble::TimedOut,
+                    let trouble = match self.heard(answer.unwrap_or(Err(Trouble::TimedOut))) {
+                        Ok(answer) => return Ok((answer, asked_before)),
+                        Err(trouble) => trouble,
                     };
                     if trouble.remedy() != Remedy::None {
                         self.give_up(number);
@@ -179,6 +187,23 @@ impl Link {
             };
             if !again || tries == 0 {
                 return Err(trouble);
+            }
+        }
+    }
+
+    /// Who is hung up on before etcd said anything at all is likely at the wrong door. Whoever is
+    /// refused for his certificate is told so after he was greeted, if the word reaches him before
+    /// the end of the connection does.
+    fn heard<A>(&self, answer: Result<A, Trouble>) -> Result<A, Trouble> {
+        match answer {
+            Err(trouble) if trouble.is_silence() => {
+                let answered = self.answered.load(Ordering::Relaxed);
+                Err(if answered { trouble } else { trouble.before_a_word(self.door.encrypted) })
+            }
+            Err(Trouble::TimedOut) => Err(Trouble::TimedOut),
+            answer => {
+                self.answered.store(true, Ordering::Relaxed);
+                answer
             }
         }
     }
@@ -222,22 +247,23 @@ impl Link {
     }
 
     async fn connect(&self, host: &Endpoint) -> Result<Wire, Trouble> {
-        let connecting = async {
-            let channel = host.connect().await.map_err(Trouble::Unreachable)?;
-            let Some((name, password)) = self.door.credentials.clone() else {
-                return Ok(Wire { channel, token: None });
-            };
-            let mut client = Grpc::new(channel.clone());
+        let connected = tokio::time::timeout(self.door.timeout, host.connect()).await;
+        let channel = connected.map_err(|_| Trouble::TimedOut)?.map_err(Trouble::Unreachable)?;
+        let Some((name, password)) = self.door.credentials.clone() else {
+            return Ok(Wire { channel, token: None });
+        };
+        let mut client = Grpc::new(channel.clone());
+        let logging_in = async {
             client.ready().await.map_err(Trouble::Unreachable)?;
             let request = Request::new(AuthenticateRequest { name, password });
             let codec = ProstCodec::<_, AuthenticateResponse>::default();
             let path = PathAndQuery::from_static(path::AUTHENTICATE);
-            let answer = client.unary(request, path, codec).await.map_err(Trouble::Refused)?;
-            let token = answer.into_inner().token.parse().ok();
-            Ok(Wire { channel, token })
+            client.unary(request, path, codec).await.map_err(Trouble::Refused)
         };
-        let connected = tokio::time::timeout(self.door.timeout, connecting).await;
-        connected.unwrap_or(Err(Trouble::TimedOut))
+        let answer = tokio::time::timeout(self.door.timeout.max(LOGIN), logging_in).await;
+        let answer = self.heard(answer.unwrap_or(Err(Trouble::TimedOut)))?;
+        let token = answer.into_inner().token.parse().ok();
+        Ok(Wire { channel, token })
     }
 }
 

@@ -32,6 +32,7 @@ impl Options {
             return Err(config("a session of etcd lasts at least 2s, the shortest it grants"));
         }
         let tls = address.flag("tls")?;
+        address.no_certificates_without(tls)?;
         let certificates = if tls { Some(certificates(address)?) } else { None };
         let scheme = if tls { "https" } else { "http" };
         let hosts = address.hosts(2379)?.into_iter().map(|(host, port)| {
@@ -55,7 +56,8 @@ impl Options {
             }
         };
         let hosts = hosts.collect::<Result<Vec<_>>>()?;
-        let door = Door { hosts, credentials, timeout, shown: address.to_string() };
+        let shown = address.to_string();
+        let door = Door { hosts, credentials, timeout, encrypted: tls, shown };
         Ok(Self { door, prefix: prefix(&address.path), session })
     }
 }
@@ -124,6 +126,8 @@ mod tests {
             "etcd://user@h",
             "etcd://h:x",
             "etcd://me:hunter2@h?tls=true&cert=/nowhere/at/all",
+            "etcd://h?ca=/etc/authority.pem",
+            "etcd://h?tls=false&cert=/etc/us.pem&key=/etc/us.key",
         ] {
             let error = read(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");

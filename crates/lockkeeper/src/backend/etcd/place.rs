@@ -85,7 +85,7 @@ mod tests {
             value: if mode.is_empty() {
                 Vec::new()
             } else {
-                format!("lockkeeper 1\n{mode}\nme\nme\n").into_bytes()
+                format!("lockkeeper 1\n{mode}\nme\nme\n0\n").into_bytes()
             },
             ..KeyValue::default()
         };

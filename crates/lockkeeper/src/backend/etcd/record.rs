@@ -1,6 +1,7 @@
 //! What is written in a claim's key.
 
 use crate::backend::{Claim, Mode, Owner};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What our values begin with. Any other value is another program's: Go's are empty, or what a
 /// candidate of an election proposed.
@@ -8,13 +9,27 @@ const OURS: &str = "lockkeeper 1";
 /// What is written over a claim that was taken from its holder, in the moment before it goes.
 const BROKEN: &str = "broken";
 
-/// `lockkeeper 1, mode, owner, whom, note`, a line each.
+/// `lockkeeper 1, mode, owner, whom, asked, note`, a line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mode: Mode,
     pub(super) owner: Owner,
     pub(super) whom: String,
+    /// When it was asked for, since 1970 and by the clock of whoever asked: etcd has none that it
+    /// would tell. For people to read; nothing is decided by it.
+    asked: Option<Duration>,
     pub(super) note: String,
+}
+
+impl Record {
+    /// For how long it has been asked for, as far as two clocks agree.
+    pub(super) fn age(&self) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| now().saturating_sub(asked))
+    }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 pub(super) fn write(claim: &Claim) -> Vec<u8> {
@@ -25,7 +40,8 @@ pub(super) fn write(claim: &Claim) -> Vec<u8> {
     };
     let (owner, note) = (&claim.owner, &claim.note);
     let whom: String = claim.whom.chars().filter(|c| *c != '\n').collect();
-    format!("{OURS}\n{mode}\n{owner}\n{whom}\n{note}").into_bytes()
+    let asked = now().as_millis();
+    format!("{OURS}\n{mode}\n{owner}\n{whom}\n{asked}\n{note}").into_bytes()
 }
 
 pub(super) fn write_broken(reason: &str) -> Vec<u8> {
@@ -44,7 +60,7 @@ pub(super) fn mode_of(value: &[u8]) -> Mode {
 }
 
 fn read(value: &[u8]) -> Option<Record> {
-    let mut lines = std::str::from_utf8(value).ok()?.splitn(5, '\n');
+    let mut lines = std::str::from_utf8(value).ok()?.splitn(6, '\n');
     if lines.next()? != OURS {
         return None;
     }
@@ -54,8 +70,9 @@ fn read(value: &[u8]) -> Option<Record> {
         permit => Mode::Permit { of: permit.strip_prefix("permit ")?.parse().ok()? },
     };
     let owner = Owner::from_id(lines.next()?.to_owned());
-    let (whom, note) = (lines.next()?.to_owned(), lines.next()?.to_owned());
-    Some(Record { mode, owner, whom, note })
+    let whom = lines.next()?.to_owned();
+    let asked = lines.next()?.parse().ok().map(Duration::from_millis);
+    Some(Record { mode, owner, whom, asked, note: lines.next()?.to_owned() })
 }
 
 /// What the key says, as far as another program's says anything.
@@ -67,6 +84,7 @@ pub(super) fn read_any(key: &[u8], value: &[u8]) -> Record {
             mode: Mode::Exclusive,
             owner: Owner::from_id(lease.to_owned()),
             whom: format!("another program, lease {lease}"),
+            asked: None,
             note: String::from_utf8_lossy(value).into_owned(),
         }
     })
@@ -99,6 +117,7 @@ mod tests {
                 (record.whom.as_str(), record.note.as_str()),
                 ("me@here pid 1", "two\nlines")
             );
+            assert!(record.asked.is_some_and(|asked| asked <= now()), "{record:?}");
             assert_eq!(broken(&value), None);
         }
         assert_eq!(broken(&write_broken("it\nhung")).as_deref(), Some("it\nhung"));
@@ -111,5 +130,19 @@ mod tests {
         }
         let record = read_any(b"locks/a/694d7a", b"10.0.0.1:80");
         assert_eq!((record.owner.id(), record.note.as_str()), ("694d7a", "10.0.0.1:80"));
+        assert_eq!(record.age(), Duration::ZERO, "it does not say since when");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_of_ours_makes_no_age() {
+        let value = |asked: u128| format!("{OURS}\nshared\nme\nme\n{asked}\n").into_bytes();
+        let hour = Duration::from_secs(3600);
+        let ahead = value((now() + hour).as_millis());
+        assert_eq!(read_any(b"a/1", &ahead).age(), Duration::ZERO);
+        let before = value((now() - hour).as_millis());
+        assert!(read_any(b"a/1", &before).age() >= hour);
+        // What cannot be understood is no reason to take a reader for a writer.
+        let record = read_any(b"a/1", format!("{OURS}\nshared\nme\nme\nnoon\n").as_bytes());
+        assert_eq!((record.mode, record.age()), (Mode::Shared, Duration::ZERO));
     }
 }

@@ -10,6 +10,11 @@ pub(super) enum Trouble {
     TimedOut,
     Unreachable(tonic::transport::Error),
     Refused(Status),
+    /// The connection ended, for this reason, before etcd said anything.
+    HungUp {
+        why: String,
+        encrypted: bool,
+    },
 }
 
 /// What to do about it. Whatever was asked may have been done: every request of ours does the
@@ -26,7 +31,7 @@ pub(super) enum Remedy {
 impl Trouble {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Self::Unreachable(_) => Remedy::Reconnect,
+            Self::Unreachable(_) | Self::HungUp { .. } => Remedy::Reconnect,
             Self::TimedOut => Remedy::Elsewhere,
             // A status that etcd sent has no source; one made up here for a broken connection
             // has.
@@ -38,6 +43,25 @@ impl Trouble {
                 _ => Remedy::None,
             },
         }
+    }
+
+    /// Whether the connection ended instead of an answer.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused(status) => status.source().is_some(),
+            Self::TimedOut | Self::HungUp { .. } => false,
+        }
+    }
+
+    /// The same, where etcd had not said anything yet.
+    pub(super) fn before_a_word(self, encrypted: bool) -> Self {
+        let why = match self {
+            Self::Unreachable(error) => root(&error),
+            Self::Refused(status) => root(&status),
+            other => return other,
+        };
+        Self::HungUp { why, encrypted }
     }
 
     /// Whether etcd says that there is no such lease.
@@ -56,12 +80,16 @@ impl Trouble {
             Self::TimedOut => {
                 Error::new(ErrorKind::Unavailable, format!("{at} did not answer in time"))
             }
-            Self::Unreachable(error) => Error::new(
-                ErrorKind::Unavailable,
-                format!("nothing answers at {at}: is etcd running there?"),
-            )
-            .caused_by(error),
+            Self::Unreachable(error) => unreachable(&root(&error), at).caused_by(error),
             Self::Refused(status) => explain_status(status, at),
+            Self::HungUp { why, encrypted: true } => hung_up(&why, at),
+            Self::HungUp { why, encrypted: false } => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} hung up before it said anything ({why}): is that etcd? If it speaks \
+                     TLS, add ?tls=true"
+                ),
+            ),
         }
     }
 }
@@ -93,7 +121,8 @@ fn explain_status(status: Status, at: &str) -> Error {
             format!("{at} takes no more: {said}; free its space, or raise its quota"),
         ),
         _ if status.source().is_some() => {
-            (ErrorKind::Unavailable, format!("the connection to {at} broke"))
+            let why = root(&status);
+            (ErrorKind::Unavailable, format!("the connection to {at} broke: {why}"))
         }
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => {
             (ErrorKind::Unavailable, format!("{at} cannot serve us now: {said}"))
@@ -101,6 +130,38 @@ fn explain_status(status: Status, at: &str) -> Error {
         _ => (ErrorKind::Store, format!("{at} said: {said}")),
     };
     Error::new(kind, message).caused_by(status)
+}
+
+/// What lies at the bottom of an error: those above it only say that something went wrong.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
+}
+
+fn unreachable(why: &str, at: &str) -> Error {
+    if why.contains("fatal alert") {
+        return hung_up(why, at);
+    }
+    let message = if why.contains("invalid peer certificate") {
+        format!("{at} could not prove itself: {why}; name who signed its certificate with ?ca=FILE")
+    } else if why.contains("handshake") {
+        format!("{at} does not speak TLS ({why}): leave out tls=true")
+    } else {
+        format!("nothing answers at {at} ({why}): is etcd running there?")
+    };
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+fn hung_up(why: &str, at: &str) -> Error {
+    let kind = if why.contains("fatal alert") { ErrorKind::Denied } else { ErrorKind::Unavailable };
+    let message = format!(
+        "{at} greeted us and hung up ({why}): if it asks for a certificate, name one that it \
+         trusts with ?cert=FILE&key=FILE"
+    );
+    Error::new(kind, message)
 }
 
 fn refused_user(at: &str) -> String {

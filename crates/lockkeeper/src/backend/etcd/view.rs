@@ -83,11 +83,12 @@ async fn times_left(shared: &Shared, kvs: &[KeyValue]) -> Result<TimesLeft> {
     stream::iter(leases).map(ask).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// etcd knows no times but those of leases, so how long a claim was held is not told.
+/// When a claim came to hold is written nowhere; what is told is since when it was asked for.
 fn view(line: &Line, name: &Name, kvs: &[KeyValue], left: &TimesLeft) -> LockView {
     let (holders, waiting) = part(line, kvs);
     let holders = holders.iter().map(|kv| {
         let record = record::read_any(&kv.key, &kv.value);
+        let held_for = record.age();
         HolderView {
             owner: record.owner,
             whom: record.whom,
@@ -95,18 +96,19 @@ fn view(line: &Line, name: &Name, kvs: &[KeyValue], left: &TimesLeft) -> LockVie
             mode: record.mode,
             token: token(kv.create_revision),
             count: 1,
-            held_for: Duration::ZERO,
+            held_for,
             expires_in: left.get(&kv.lease).copied().unwrap_or_default(),
         }
     });
     let waiters = waiting.iter().map(|kv| {
         let record = record::read_any(&kv.key, &kv.value);
+        let waiting_for = record.age();
         WaiterView {
             owner: record.owner,
             whom: record.whom,
             note: record.note,
             mode: record.mode,
-            waiting_for: Duration::ZERO,
+            waiting_for,
         }
     });
     LockView { name: name.clone(), holders: holders.collect(), waiters: waiters.collect() }

@@ -81,9 +81,9 @@ impl Options {
             })?,
         };
         let (user, password) = address.credentials()?;
-        let tls = (address.scheme == "rediss" || address.flag("tls")?)
-            .then(|| certificates(&option))
-            .transpose()?;
+        let tls = address.scheme == "rediss" || address.flag("tls")?;
+        address.no_certificates_without(tls)?;
+        let tls = tls.then(|| certificates(&option)).transpose()?;
         let timeout = address.span("timeout")?.unwrap_or(Duration::from_secs(2));
         Ok(Self {
             way,

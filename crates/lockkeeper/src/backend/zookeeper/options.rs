@@ -97,7 +97,9 @@ impl Options {
             (Some(_), _) => return Err(config("the option acl is open or creator")),
         };
         let session = address.span("session")?.unwrap_or(Duration::from_secs(10));
-        let tls = address.flag("tls")?.then(|| tls::Settings::read(&option)).transpose()?;
+        let tls = address.flag("tls")?;
+        address.no_certificates_without(tls)?;
+        let tls = tls.then(|| tls::Settings::read(&option)).transpose()?;
         let door = Door {
             hosts: address.hosts(2181)?,
             credentials,
@@ -179,6 +181,7 @@ mod tests {
             "zookeeper://h?acl=creator",
             "zookeeper://h?session=soon",
             "zookeeper://h?tries=many",
+            "zookeeper://h?ca=/etc/authority.pem",
             "zookeeper://h/a//b",
             "zookeeper://h/a/../b",
             "zookeeper://",

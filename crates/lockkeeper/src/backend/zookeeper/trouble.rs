@@ -58,6 +58,18 @@ impl Fault {
                 (ErrorKind::Store, format!("a node that {at} had a moment ago is gone: try again"))
             }
             Self::Refused(code) => (ErrorKind::Store, format!("{at} said no, number {code}")),
+            Self::Unanswered(why) if is_about_our_certificate(why) => (
+                ErrorKind::Denied,
+                format!(
+                    "{at} asks for a certificate it trusts ({why}): name it with ?cert=FILE&key=FILE"
+                ),
+            ),
+            Self::Unanswered(why) if why.contains("invalid peer certificate") => (
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} could not prove itself: {why}; name who signed its certificate with ?ca=FILE"
+                ),
+            ),
             Self::Unanswered(why) => {
                 (ErrorKind::Unavailable, format!("no answer from {at}: {why}"))
             }
@@ -68,4 +80,9 @@ impl Fault {
         };
         Error::new(kind, message)
     }
+}
+
+/// Whether the other side ended the connection over what we showed, or did not show.
+fn is_about_our_certificate(why: &str) -> bool {
+    why.contains("fatal alert") && why.to_lowercase().contains("certificate")
 }

@@ -1,0 +1,67 @@
+//! Tests that start servers of their own, and break them.
+
+use crate::server::{Kind, Lab, missing};
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a case comes to.
+pub type Outcome<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+/// A case: its name and what it does.
+pub type Case = (&'static str, for<'a> fn(&'a Lab) -> Outcome<'a>);
+
+/// Makes the table `CASES` of functions that take a lab.
+#[macro_export]
+macro_rules! cases {
+    ($($case:ident),+ $(,)?) => {
+        pub(crate) const CASES: &[$crate::trials::Case] =
+            &[$((stringify!($case), |lab| Box::pin($case(lab)))),+];
+    };
+}
+
+/// The cases, each on a runtime of its own; ignored, with the reason, where a server is missing.
+#[must_use]
+pub fn trials(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
+    let reason = missing(&[kind]);
+    let trial = |(name, case): &Case| {
+        let (lab, case) = (lab.clone(), *case);
+        let trial = Trial::test(*name, move || {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(case(&lab)).map_err(|error| Failed::from(format!("{error:?}")))
+        });
+        match &reason {
+            Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+            None => trial,
+        }
+    };
+    cases.iter().copied().flatten().map(trial).collect()
+}
+
+/// The arguments of the command line; where they do not say how many tests run at once, so many
+/// do.
+#[must_use]
+pub fn arguments(threads: usize) -> Arguments {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(threads);
+    arguments
+}
+
+/// Tries until it works, for half a minute at most.
+///
+/// # Panics
+/// When it did not work until then.
+pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<Option<T>>) -> T {
+    let begin = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(Some(found)) => return found,
+            outcome => {
+                let said = outcome.err().map(|error| format!("{error:#}"));
+                assert!(begin.elapsed().as_secs() < 30, "in vain: {what} ({said:?})");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
