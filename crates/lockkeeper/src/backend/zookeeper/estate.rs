@@ -96,14 +96,15 @@ impl Estate {
         Some((&trace.parent, trace.seal?))
     }
 
-    /// The claim is held, until `expires` unless renewed. Returns when it is next looked at.
-    pub(super) fn hold(&mut self, id: ClaimId, expires: Moment) -> Moment {
+    /// The claim is held, until `expires` unless renewed, and its node may be watched already.
+    /// Returns when it is next looked at.
+    pub(super) fn hold(&mut self, id: ClaimId, expires: Moment, watched: bool) -> Moment {
         let Some(trace) = self.traces.get_mut(&id) else { return expires };
-        trace.role = Role::Held { expires, watched: false, alarm: None };
+        trace.role = Role::Held { expires, watched, alarm: None };
         if let Some(path) = &trace.path {
             self.held.insert(path.clone(), id);
         }
-        let due = expires.min(Moment::now() + SOON);
+        let due = if watched { expires } else { expires.min(Moment::now() + SOON) };
         self.put(id, Some(due));
         due
     }

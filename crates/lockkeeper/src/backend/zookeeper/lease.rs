@@ -27,10 +27,9 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The claim, held by a request sent at `sent` that the leader answered.
+    /// The claim, held by a request sent at `sent` that the leader answered, and in the estate.
     pub(super) fn grant(self, sent: Moment) -> Grant {
         let valid_for = self.valid_for;
-        self.session.hold(self.id, sent + valid_for);
         let number = u64::try_from(self.czxid).unwrap_or_default();
         let token = FencingToken::new(number.saturating_mul(FencingToken::STEP));
         Grant { lease: Box::new(self), token, sent, valid_for }

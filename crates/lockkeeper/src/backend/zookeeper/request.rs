@@ -10,7 +10,7 @@ mod code {
     pub(super) const EXISTS: i32 = 3;
     pub(super) const GET_DATA: i32 = 4;
     pub(super) const SET_DATA: i32 = 5;
-    pub(super) const GET_CHILDREN: i32 = 8;
+    pub(super) const GET_CHILDREN: i32 = 12;
     pub(super) const SYNC: i32 = 9;
     pub(super) const PING: i32 = 11;
     pub(super) const CHECK: i32 = 13;
@@ -96,6 +96,19 @@ impl Request {
         let mut request = Self::new(code::GET_CHILDREN);
         request.0.text(path).flag(false);
         request
+    }
+
+    /// Whether it is answered only once the leader took note of it.
+    pub(super) fn reaches_leader(&self) -> bool {
+        const ONES: [i32; 6] = [
+            code::CREATE,
+            code::CREATE_CONTAINER,
+            code::DELETE,
+            code::SET_DATA,
+            code::MULTI,
+            code::SYNC,
+        ];
+        ONES.contains(&self.0.code())
     }
 
     /// Answered once the server has caught up with the leader as it is now. What is read behind
@@ -204,6 +217,11 @@ impl Answer {
 
     pub(super) fn children(&self) -> Result<Vec<String>, Fault> {
         self.read(|reader| reader.texts())
+    }
+
+    /// The children of a node, and the rest of what is known of it.
+    pub(super) fn listing(&self) -> Result<(Vec<String>, Stat), Fault> {
+        self.read(|reader| Some((reader.texts()?, reader.stat()?)))
     }
 }
 
