@@ -162,6 +162,14 @@ impl Driver {
                 Duty::Watch { id, path } => {
                     state.wire.put(Request::exists(&path, true), Then::Watched(id));
                 }
+                Duty::Write { path, data, seal: None } => {
+                    state.wire.put(Request::write(&path, data.as_bytes()), Then::Ignore);
+                }
+                Duty::Write { path, data, seal: Some((parent, version)) } => {
+                    let data = data.as_bytes();
+                    let request = Request::write_sealed(&path, data, &parent, version);
+                    state.wire.put(request, Then::Ignore);
+                }
                 Duty::Delete { id, path } => {
                     state.wire.put(Request::delete(&path), Then::Deleted(id));
                 }

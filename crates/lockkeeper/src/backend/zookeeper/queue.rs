@@ -47,6 +47,7 @@ impl From<Error> for Stop {
 struct Place {
     path: String,
     stat: Stat,
+    record: String,
     queue: Queue,
     sent: Moment,
 }
@@ -117,7 +118,8 @@ impl Attempt<'_> {
             match self.session.answer(created).await.and_then(|answer| answer.created()) {
                 Ok((path, stat)) => {
                     self.session.found(self.claim.id, &path);
-                    let mut place = Place { path, stat, queue: Queue::default(), sent };
+                    let queue = Queue::default();
+                    let mut place = Place { path, stat, record: data, queue, sent };
                     match listed {
                         Ok(answer) => place.queue = self.queue(answer.listing()?)?,
                         Err(Fault::Unanswered(_)) => self.look_again(&mut place).await?,
@@ -134,7 +136,7 @@ impl Attempt<'_> {
                 }
                 // It may have been made, and is ours only if this is still our session.
                 Err(Fault::Unanswered(_)) => {
-                    if let Some(place) = self.find(&start).await? {
+                    if let Some(place) = self.find(&start, &data).await? {
                         return Ok(place);
                     }
                 }
@@ -144,7 +146,7 @@ impl Attempt<'_> {
     }
 
     /// Our node, if it was made by a request whose answer was lost.
-    async fn find(&self, start: &str) -> Result<Option<Place>, Stop> {
+    async fn find(&self, start: &str, data: &str) -> Result<Option<Place>, Stop> {
         loop {
             let (sent, listing) = self.list().await?;
             let Some((children, parent)) = listing else { return Ok(None) };
@@ -156,7 +158,7 @@ impl Attempt<'_> {
             match self.session.call(Request::exists(&path, false)).await {
                 Ok(answer) => {
                     let (stat, queue) = (answer.stat()?, self.queue((children, parent))?);
-                    return Ok(Some(Place { path, stat, queue, sent }));
+                    return Ok(Some(Place { path, stat, record: data.to_owned(), queue, sent }));
                 }
                 Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
                 Err(Fault::Unanswered(_)) if !self.patience.is_over() => {}
@@ -297,6 +299,7 @@ impl Attempt<'_> {
             path: place.path,
             seal: None,
             czxid: place.stat.czxid,
+            record: place.record,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
         }

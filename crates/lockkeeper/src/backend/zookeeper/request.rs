@@ -150,6 +150,22 @@ impl Request {
         request
     }
 
+    /// Writes `data` to `path`.
+    pub(super) fn write(path: &str, data: &[u8]) -> Self {
+        let mut request = Self::new(code::SET_DATA);
+        request.0.text(path).bytes(data).int(ANY);
+        request
+    }
+
+    /// The same if `seal` still has this version.
+    pub(super) fn write_sealed(path: &str, data: &[u8], seal: &str, version: i32) -> Self {
+        let mut request = Self::new(code::MULTI);
+        request.part(code::CHECK).text(seal).int(version);
+        request.part(code::SET_DATA).text(path).bytes(data).int(ANY);
+        request.0.int(-1).flag(true).int(-1);
+        request
+    }
+
     fn part(&mut self, code: i32) -> &mut Packet {
         self.0.int(code).flag(false).int(-1)
     }

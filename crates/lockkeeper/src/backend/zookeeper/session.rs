@@ -227,6 +227,13 @@ impl Session {
         }
     }
 
+    /// So many guards share a claim that is held; `data` is what its node says of it.
+    pub(super) fn note(&self, id: ClaimId, guards: usize, data: String) {
+        let mut state = self.0.state();
+        let due = state.estate.note(id, guards, data);
+        self.0.plan(&mut state, due);
+    }
+
     /// Nobody renews the claim any more, nor is there anyone to alarm: it runs out by itself.
     pub(super) fn hush(&self, id: ClaimId) {
         self.0.state().estate.hush(id);
@@ -282,8 +289,13 @@ impl Link {
 
     pub(super) fn hold(&self, state: &mut State, id: ClaimId, expires: Moment, watched: bool) {
         let due = state.estate.hold(id, expires, watched);
-        if state.planned.is_none_or(|planned| due < planned) {
-            state.planned = Some(due);
+        self.plan(state, Some(due));
+    }
+
+    /// Sees to it that the driver looks at the estate by then.
+    fn plan(&self, state: &mut State, due: Option<Moment>) {
+        if due.is_some() && state.planned.is_none_or(|planned| due < Some(planned)) {
+            state.planned = due;
             self.stir.notify_one();
         }
     }

@@ -139,11 +139,11 @@ impl Attempt<'_> {
             }
             found => (found, sent),
         };
-        let (data, stat) = match found.and_then(|found| found.data()) {
+        let (found, stat) = match found.and_then(|found| found.data()) {
             Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
             other => other?,
         };
-        let ours = record::is_of(&data, &self.claim.id.to_string());
+        let ours = record::is_of(&found, &self.claim.id.to_string());
         if !ours || stat.owner != self.session.id() {
             return Ok(None);
         }
@@ -156,6 +156,7 @@ impl Attempt<'_> {
             path: path.to_owned(),
             seal: Some(seal),
             czxid: stat.czxid,
+            record: data,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
         };
