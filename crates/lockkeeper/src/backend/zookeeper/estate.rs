@@ -33,6 +33,8 @@ struct Trace {
     /// The version of `parent` on which it depends that the node is ours, if it does.
     seal: Option<i32>,
     path: Option<String>,
+    /// The transaction that made the node, where that is known.
+    czxid: Option<i64>,
     /// What the node is to say other than when it was made.
     said: Option<Said>,
     role: Role,
@@ -99,8 +101,9 @@ impl Estate {
     /// A node is about to be asked for.
     pub(super) fn enter(&mut self, id: ClaimId, parent: &str, start: Option<&str>) {
         let (parent, start) = (parent.to_owned(), start.map(str::to_owned));
-        let (path, seal, said, role, due) = (None, None, None, Role::Asked, None);
-        let trace = Trace { parent, start, path, seal, said, role, due };
+        let (path, czxid, seal, said) = (None, None, None, None);
+        let (role, due) = (Role::Asked, None);
+        let trace = Trace { parent, start, path, czxid, seal, said, role, due };
         if let Some(before) = self.traces.insert(id, trace) {
             self.strike(id, &before);
         }
@@ -110,6 +113,14 @@ impl Estate {
     pub(super) fn found(&mut self, id: ClaimId, path: &str) {
         if let Some(trace) = self.traces.get_mut(&id) {
             trace.path = Some(path.to_owned());
+        }
+    }
+
+    /// The same, and which transaction made it.
+    pub(super) fn made(&mut self, id: ClaimId, path: &str, czxid: i64) {
+        self.found(id, path);
+        if let Some(trace) = self.traces.get_mut(&id) {
+            trace.czxid = Some(czxid);
         }
     }
 
@@ -312,6 +323,12 @@ impl Estate {
 
     pub(super) fn path(&self, id: ClaimId) -> Option<&str> {
         self.traces.get(&id)?.path.as_deref()
+    }
+
+    /// The node, and the transaction that made it.
+    pub(super) fn node(&self, id: ClaimId) -> Option<(&str, i64)> {
+        let trace = self.traces.get(&id)?;
+        Some((trace.path.as_deref()?, trace.czxid?))
     }
 
     /// The node was looked for and is not there. A claim made again meanwhile stays.

@@ -62,14 +62,17 @@ impl Known {
         }
     }
 
-    /// The server said that this node is gone.
-    ///
-    /// Said of a parent that was there before, it is not taken for this one: a claim has an id
-    /// of its own, and after it the only one to make such a node is the same claim, when it finds
-    /// that it is gone.
+    /// The server told of the end of this node, and of nothing later yet: so it is of the lock
+    /// as it was listed.
     pub(super) fn gone(&mut self, path: &str) {
+        self.gone_since(path, i64::MAX);
+    }
+
+    /// The node at `path` is gone, that was made by the transaction `czxid`. One from before the
+    /// lock was made anew may have had the number of one that is there.
+    pub(super) fn gone_since(&mut self, path: &str, czxid: i64) {
         let Some((parent, node)) = path.rsplit_once('/') else { return };
-        if let Some(queue) = self.queues.get_mut(parent) {
+        if let Some(queue) = self.queues.get_mut(parent).filter(|queue| queue.made < czxid) {
             queue.gone(node);
         }
     }
@@ -180,7 +183,10 @@ mod tests {
         known.join("/l/n", 7, 200);
         known.leave("/l/n", 7);
         known.leave("/l/n", 7);
+        known.gone_since("/l/n/_c_1-lock-0000000000", 8);
         assert_eq!(left(&known, 9, &[0, 101]), [0, 101]);
+        known.gone_since("/l/n/_c_1-lock-0000000000", 10);
+        assert_eq!(left(&known, 9, &[0, 101]), [101]);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Attempt<'_> {
             let listed = self.session.answer(listed).await;
             match self.session.answer(created).await.and_then(|answer| answer.created()) {
                 Ok((path, stat)) => {
-                    self.session.found(self.claim.id, &path);
+                    self.session.made(self.claim.id, &path, stat.czxid);
                     let queue = Queue::default();
                     let mut place = Place { path, stat, record: data, queue, sent };
                     match listed {

@@ -212,6 +212,11 @@ impl Session {
         self.0.state().estate.found(id, path);
     }
 
+    /// The node of a claim was made by the transaction `czxid`.
+    pub(super) fn made(&self, id: ClaimId, path: &str, czxid: i64) {
+        self.0.state().estate.made(id, path, czxid);
+    }
+
     pub(super) fn hold(&self, id: ClaimId, expires: Moment) {
         self.0.hold(&mut self.0.state(), id, expires, false);
     }
@@ -359,8 +364,8 @@ impl State {
 
     /// The server said that the node of a claim is gone, or never was.
     pub(super) fn strike_off(&mut self, id: ClaimId) -> Option<Arc<Alarm>> {
-        if let Some(path) = self.estate.path(id) {
-            self.known.gone(path);
+        if let Some((path, czxid)) = self.estate.node(id) {
+            self.known.gone_since(path, czxid);
         }
         self.estate.strike_off(id)
     }
