@@ -259,7 +259,8 @@ pub struct HolderView {
     pub mode: Mode,
     /// The token of the grant.
     pub token: Option<FencingToken>,
-    /// How many claims the owner has on the name, by re-entry.
+    /// How many claims the owner has on the name, by re-entry. Those of one keeper are one where
+    /// the store is not told of them ([`Lease::shared_by`]).
     pub count: usize,
     /// Time since the grant.
     pub held_for: Duration,
