@@ -237,4 +237,8 @@ impl Lease for FaultyLease {
     fn watch(&mut self, alarm: Alarm) {
         self.inner.watch(alarm);
     }
+
+    fn shared_by(&mut self, guards: usize) {
+        self.inner.shared_by(guards);
+    }
 }

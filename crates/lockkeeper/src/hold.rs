@@ -42,6 +42,8 @@ struct State {
     deadline: Moment,
     renew_at: Moment,
     lease: Slot,
+    /// How many guards the lease was last told of.
+    told: usize,
     /// The store could not be asked when it last should have been.
     endangered: bool,
     /// Where the rounds will find this hold next.
@@ -100,6 +102,7 @@ impl Hold {
             deadline,
             renew_at,
             lease: Slot::Given,
+            told: 1,
             endangered: false,
             next_visit: None,
             leaving: None,
@@ -303,6 +306,7 @@ impl Hold {
             };
         }
         state.lease = Slot::Here(lease);
+        self.tell_stakes(&mut state);
         match answer {
             Ok(Standing::Lost(reason)) => {
                 drop(state);
@@ -369,16 +373,34 @@ impl Hold {
 
     /// One more guard shares the hold; `false` when it is ending.
     pub(crate) fn add_stake(&self) -> bool {
-        self.stakes
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |stakes| {
-                (stakes > 0).then_some(stakes + 1)
-            })
-            .is_ok()
+        let more = |stakes| (stakes > 0).then_some(stakes + 1);
+        let added = self.stakes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        if added {
+            self.tell_stakes(&mut self.state());
+        }
+        added
     }
 
     /// One guard less; `true` for the last one, which must end the hold.
     fn drop_stake(&self) -> bool {
-        self.stakes.fetch_sub(1, Ordering::AcqRel) == 1
+        let is_last = self.stakes.fetch_sub(1, Ordering::AcqRel) == 1;
+        if !is_last {
+            self.tell_stakes(&mut self.state());
+        }
+        is_last
+    }
+
+    /// Tells the lease how many guards there are, if it is here; if not, that is done when it is
+    /// back.
+    fn tell_stakes(&self, state: &mut State) {
+        let stakes = self.stakes.load(Ordering::Acquire);
+        if let Slot::Here(lease) = &mut state.lease
+            && stakes > 0
+            && stakes != state.told
+        {
+            state.told = stakes;
+            lease.shared_by(stakes);
+        }
     }
 
     /// Ends this guard's part: the last one gives the claim back.

@@ -2,7 +2,7 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, most_of_long, queue_of, seen, taken};
+use crate::stage::{LONG, PATIENT, SHORT, Stage, most_of_long, ms, queue_of, seen, taken};
 use crate::verdict::{Failure, Outcome, ensure};
 use lockkeeper::backend::Mode;
 use lockkeeper::{ErrorKind, FencingToken, LossReason};
@@ -14,6 +14,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     }
     let mut cases = cases!("inspection":
         a_holder_is_shown_as_it_is,
+        an_owner_that_entered_again_is_shown_once,
         what_is_free_is_shown_empty,
     );
     if chosen.capability.fair {
@@ -56,6 +57,31 @@ async fn a_holder_is_shown_as_it_is(stage: Arc<Stage>) -> Outcome {
     ensure!(holder.held_for < PATIENT, "{holder:?}");
     ensure!(two.list(stage.prefix()).await?.len() == 1, "it is not listed");
     guard.release().await?;
+    Ok(())
+}
+
+async fn an_owner_that_entered_again_is_shown_once(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("again");
+    let lock = one.lock(&name).ttl(LONG).owner(&one.owner("me")).note("why");
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        guards.push(lock.acquire().await?);
+    }
+    // Not every store is told how often, and those that are may be told late.
+    while let Some(guard) = guards.pop() {
+        let view = two.show(&name).await?;
+        let [holder] = view.holders.as_slice() else {
+            return Err(Failure::broken(format!("one holds it, and shown is {view:?}")));
+        };
+        ensure!((1..=3).contains(&holder.count), "{holder:?}");
+        ensure!(holder.owner == *guard.owner() && holder.note == "why", "{holder:?}");
+        ensure!(holder.token == guard.token(), "{holder:?}");
+        tokio::time::sleep(ms(150)).await;
+        guard.release().await?;
+    }
+    let view = two.show(&name).await?;
+    ensure!(view.holders.is_empty(), "{view:?}");
     Ok(())
 }
 
@@ -114,7 +140,7 @@ async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) 
     let Some(token) = guard.token() else { return Err(Failure::broken("no token")) };
     let lock = two.lock(&name).ttl(LONG);
     let next = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    tokio::time::sleep(crate::stage::ms(50)).await;
+    tokio::time::sleep(ms(50)).await;
     two.break_hold(&name, token, "it hung").await?;
     let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
     ensure!(signalled.is_ok(), "the holder was not told");

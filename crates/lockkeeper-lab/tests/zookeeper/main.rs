@@ -4,10 +4,12 @@ mod answers;
 mod crowd;
 mod door;
 mod ensemble;
+mod handover;
 mod operator;
 mod raw;
 mod session;
 mod suite;
+mod tap;
 
 use anyhow::{Result, anyhow, ensure};
 use lockkeeper::Keeper;
@@ -32,6 +34,7 @@ fn main() -> Result<()> {
         crowd::CASES,
         door::CASES,
         ensemble::CASES,
+        handover::CASES,
         operator::CASES,
         session::CASES,
     ];

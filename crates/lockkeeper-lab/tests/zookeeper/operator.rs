@@ -1,9 +1,11 @@
 //! What people and other programs do to the nodes.
 
 use crate::raw::Raw;
-use crate::{LONG, PATIENT, cases, eventually, keeper};
-use anyhow::{Result, ensure};
+use crate::tap::Tap;
+use crate::{LONG, PATIENT, cases, eventually, keeper, proxy};
+use anyhow::{Context, Result, ensure};
 use lockkeeper::{ErrorKind, LossReason};
+use lockkeeper_lab::proxy::{Direction, Flow};
 use lockkeeper_lab::server::Lab;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ cases![
     recipes_do_not_overlook_each_other,
     a_late_release_spares_the_next_holder,
     a_try_at_what_is_held_writes_nothing,
+    the_node_says_how_often_it_was_entered,
+    a_count_is_not_written_to_the_node_of_the_next,
 ];
 
 async fn a_node_deleted_by_hand_is_a_loss_at_once(lab: &Lab) -> Result<()> {
@@ -146,5 +150,72 @@ async fn a_try_at_what_is_held_writes_nothing(lab: &Lab) -> Result<()> {
         ensure!(before.is_some() && zxid()? == before, "{recipe}: a try wrote something");
         guard.release().await?;
     }
+    Ok(())
+}
+
+async fn the_node_says_how_often_it_was_entered(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().start()?;
+    for recipe in ["fair", "ephemeral"] {
+        let tap = Tap::before(server.address()).await?;
+        let options = format!("session=20s&recipe={recipe}");
+        let one = keeper(&format!("{}/{recipe}", tap.url()), &options).await?;
+        let two = keeper(&format!("{}/{recipe}", server.url()), &options).await?;
+        let lock = one.lock("n").ttl(LONG).owner(&one.owner("me")).note("why");
+        let mut guards = vec![lock.acquire().await?];
+        let waiting = two.lock("n").ttl(LONG);
+        let waiter = tokio::spawn(async move { waiting.acquire_within(PATIENT).await });
+        let shown = async |count: usize| {
+            let view = two.show("n").await;
+            view.is_ok_and(|v| v.holders.len() == 1 && v.holders[0].count == count)
+        };
+        eventually("one guard", async || shown(1).await).await?;
+        for count in [2, 3, 4] {
+            guards.push(lock.acquire().await?);
+            eventually("one guard more", async || shown(count).await).await?;
+        }
+        // Entered and left at once, which is not worth a word.
+        let writes = tap.writes();
+        for _ in 0..20 {
+            let brief = lock.acquire().await?;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            brief.release().await?;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ensure!(tap.writes() <= writes + 2, "{} times written", tap.writes() - writes);
+        while guards.len() > 1 {
+            drop(guards.pop());
+            let count = guards.len();
+            eventually("one guard less", async || shown(count).await).await?;
+        }
+        ensure!(guards[0].is_held() && !waiter.is_finished(), "a word of it made it another's");
+        drop(guards);
+        waiter.await??.release().await?;
+    }
+    Ok(())
+}
+
+async fn a_count_is_not_written_to_the_node_of_the_next(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().start()?;
+    let options = "session=20s&recipe=ephemeral";
+    let proxy = proxy(&server, 31)?;
+    let one = keeper(&format!("zookeeper://{}/l", proxy.address()), options).await?;
+    let two = keeper(&format!("{}/l", server.url()), options).await?;
+    let mut raw = Raw::connect(&server.address())?;
+    let lock = one.lock("n").ttl(LONG).owner(&one.owner("me"));
+    let outer = lock.acquire().await?;
+    // It does not hear that it lost it before the count is written.
+    proxy.set(Direction::ToClient, Flow::Hold);
+    let inner = lock.acquire().await?;
+    raw.delete("/l/n/lock")?;
+    let next = two.lock("n").ttl(LONG).note("next").try_acquire().await?;
+    let next = next.context("what was deleted is not free")?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let view = two.show("n").await?;
+    let same = view.holders.len() == 1 && view.holders[0].note == "next";
+    ensure!(same && view.holders[0].count == 1, "{view:?}");
+    proxy.heal();
+    drop((outer, inner));
+    next.release().await?;
     Ok(())
 }

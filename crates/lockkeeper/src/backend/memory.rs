@@ -51,6 +51,8 @@ struct Held {
     alarm: Option<Alarm>,
     /// Released, but kept for its `min_hold`: nobody's any more.
     lingers: bool,
+    /// How many guards share it.
+    count: usize,
 }
 
 #[derive(Debug)]
@@ -206,6 +208,12 @@ impl Lease for MemoryLease {
             held.alarm = Some(alarm);
         }
     }
+
+    fn shared_by(&mut self, guards: usize) {
+        if let Some(held) = lock(&self.table).held(&self.claim.name, self.claim.id) {
+            held.count = guards;
+        }
+    }
 }
 
 impl Table {
@@ -314,7 +322,7 @@ impl Line {
         let mut holders: Vec<HolderView> = Vec::new();
         for held in self.holders.iter().filter(|held| now < held.expires) {
             match holders.iter_mut().find(|view| view.owner == held.claim.owner) {
-                Some(view) => view.count += 1,
+                Some(view) => view.count += held.count,
                 None => holders.push(held.view(now)),
             }
         }
@@ -332,6 +340,7 @@ impl Held {
             expires: now + claim.ttl,
             alarm: None,
             lingers: false,
+            count: 1,
         }
     }
 
@@ -342,7 +351,7 @@ impl Held {
             note: self.claim.note.to_string(),
             mode: self.claim.mode,
             token: Some(self.token),
-            count: 1,
+            count: self.count,
             held_for: now.since(self.since),
             expires_in: self.expires.since(now),
         }

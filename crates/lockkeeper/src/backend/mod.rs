@@ -109,6 +109,13 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// Hands over the alarm to ring should the store say that the claim is gone. A backend
     /// whose store never says so lets it drop.
     fn watch(&mut self, alarm: Alarm);
+
+    /// So many guards share the claim now: its owner entered again, or left but for those. For
+    /// stores that can show it ([`HolderView::count`]), at their leisure: called also where
+    /// nothing may wait and nothing may be sent.
+    fn shared_by(&mut self, guards: usize) {
+        let _ = guards;
+    }
 }
 
 /// What a renewal found.
@@ -252,7 +259,8 @@ pub struct HolderView {
     pub mode: Mode,
     /// The token of the grant.
     pub token: Option<FencingToken>,
-    /// How many claims the owner has on the name, by re-entry.
+    /// How many claims the owner has on the name, by re-entry. Those of one keeper are one where
+    /// the store is not told of them ([`Lease::shared_by`]).
     pub count: usize,
     /// Time since the grant; on etcd and ZooKeeper, which do not write that down, since it was
     /// asked for.

@@ -333,3 +333,26 @@ fn without_a_runtime_there_is_an_error_and_no_panic() {
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("lockkeeper::blocking"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_store_learns_how_many_share_a_claim() {
+    let (keeper, script) = keeper();
+    let lock = keeper.lock("name").ttl(secs(3)).owner(&keeper.owner("me"));
+    let shown = async || keeper.show("name").await.unwrap().holders[0].count;
+    let outer = lock.acquire().await.unwrap();
+    assert_eq!(shown().await, 1);
+    let inner = lock.acquire().await.unwrap();
+    let shared = inner.share();
+    assert_eq!(shown().await, 3);
+    inner.release().await.unwrap();
+    assert_eq!(shown().await, 2);
+    // With the lease away for a renewal, it is told when it is back.
+    *script.renew_takes.lock().unwrap() = Duration::from_millis(500);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    drop(shared);
+    assert_eq!(shown().await, 2);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(shown().await, 1);
+    outer.release().await.unwrap();
+    free(&keeper).await;
+}

@@ -116,4 +116,8 @@ impl Lease for ScriptedLease {
     fn watch(&mut self, alarm: Alarm) {
         *self.script.alarm.lock().unwrap() = Some(alarm);
     }
+
+    fn shared_by(&mut self, guards: usize) {
+        self.inner.shared_by(guards);
+    }
 }

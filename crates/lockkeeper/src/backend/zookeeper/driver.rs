@@ -162,6 +162,14 @@ impl Driver {
                 Duty::Watch { id, path } => {
                     state.wire.put(Request::exists(&path, true), Then::Watched(id));
                 }
+                Duty::Write { path, data, seal: None } => {
+                    state.wire.put(Request::write(&path, data.as_bytes()), Then::Ignore);
+                }
+                Duty::Write { path, data, seal: Some((parent, version)) } => {
+                    let data = data.as_bytes();
+                    let request = Request::write_sealed(&path, data, &parent, version);
+                    state.wire.put(request, Then::Ignore);
+                }
                 Duty::Delete { id, path } => {
                     state.wire.put(Request::delete(&path), Then::Deleted(id));
                 }
@@ -236,6 +244,9 @@ impl Driver {
         if number == EVENT {
             if let Some(event) = Event::read(reader) {
                 let told = if event.deleted { Told::Deleted } else { Told::Changed };
+                if event.deleted {
+                    state.known.gone(&event.path);
+                }
                 state.watchers.tell(&event.path, &told);
                 watch_again(&mut state, &event);
                 self.link.push(&mut state);
@@ -247,12 +258,25 @@ impl Driver {
             state.wire.ponged();
             return Ok(());
         }
-        let then = state.wire.answered(number)?;
+        let (then, sent) = state.wire.answered(number)?;
+        if code == 0 {
+            state.assured = state.assured.max(sent);
+        }
         let answer = match code {
             0 => Ok(Answer(reader.0.to_vec())),
             code => Err(Fault::of(code)),
         };
         let over = matches!(answer, Err(Fault::Over));
+        // Whoever asked goes on elsewhere, and is not to find the state locked.
+        if let Then::Tell(tell) = then {
+            drop(state);
+            // It may have left.
+            let _ = tell.send(answer);
+            if over {
+                self.link.end();
+            }
+            return Ok(());
+        }
         let loss = settle(&mut state, then, answer);
         self.link.push(&mut state);
         drop(state);
@@ -306,10 +330,6 @@ fn settle(
 ) -> Option<(Arc<Alarm>, LossReason)> {
     let gone = matches!(&answer, Err(fault) if fault.is(refusal::NO_NODE));
     match then {
-        Then::Tell(tell) => {
-            // Whoever asked may have left.
-            let _ = tell.send(answer);
-        }
         Then::Watched(id) if gone => {
             let parent = state.estate.parent(id)?.to_owned();
             state.wire.put(Request::data(&parent, false), Then::Explained(id));
@@ -319,7 +339,7 @@ fn settle(
             let reason = broken::reason_in(answer.as_ref(), &path);
             return state.estate.strike_off(id).map(|alarm| (alarm, reason));
         }
-        Then::Deleted(id) if gone || answer.is_ok() => drop(state.estate.strike_off(id)),
+        Then::Deleted(id) if gone || answer.is_ok() => drop(state.strike_off(id)),
         Then::Found(id) => {
             let children = match &answer {
                 Ok(answer) => answer.children().ok()?,
@@ -354,7 +374,7 @@ fn settle(
                 state.estate.look_again(id);
             }
         }
-        Then::Watched(_) | Then::Deleted(_) | Then::Ignore => {}
+        Then::Watched(_) | Then::Deleted(_) | Then::Tell(_) | Then::Ignore => {}
     }
     None
 }

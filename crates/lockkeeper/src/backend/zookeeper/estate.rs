@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// A claim held for longer than this is watched; most are given back sooner.
 const SOON: Duration = Duration::from_millis(20);
+/// What a node says is changed no sooner: most who enter again leave before.
+const LEISURE: Duration = Duration::from_millis(100);
 /// When a node that should be gone is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -31,7 +33,22 @@ struct Trace {
     /// The version of `parent` on which it depends that the node is ours, if it does.
     seal: Option<i32>,
     path: Option<String>,
+    /// The transaction that made the node, where that is known.
+    czxid: Option<i64>,
+    /// What the node is to say other than when it was made.
+    said: Option<Said>,
     role: Role,
+    due: Option<Moment>,
+}
+
+/// How many guards share a claim, as its node tells it.
+#[derive(Debug)]
+struct Said {
+    guards: usize,
+    data: String,
+    /// What was last written.
+    written: usize,
+    /// When it is to be written.
     due: Option<Moment>,
 }
 
@@ -49,6 +66,13 @@ pub(super) enum Duty {
         id: ClaimId,
         path: String,
     },
+    /// Have the node say something else, if its parent has the version on which it depends that
+    /// it is ours.
+    Write {
+        path: String,
+        data: String,
+        seal: Option<(String, i32)>,
+    },
     Delete {
         id: ClaimId,
         path: String,
@@ -65,12 +89,21 @@ pub(super) enum Duty {
     },
 }
 
+impl Trace {
+    /// When a held one is to be looked at, that ends then.
+    fn next_look(&self, expires: Moment) -> Moment {
+        let write = self.said.as_ref().and_then(|said| said.due);
+        write.map_or(expires, |write| write.min(expires))
+    }
+}
+
 impl Estate {
     /// A node is about to be asked for.
     pub(super) fn enter(&mut self, id: ClaimId, parent: &str, start: Option<&str>) {
         let (parent, start) = (parent.to_owned(), start.map(str::to_owned));
-        let (path, seal, role, due) = (None, None, Role::Asked, None);
-        let trace = Trace { parent, start, path, seal, role, due };
+        let (path, czxid, seal, said) = (None, None, None, None);
+        let (role, due) = (Role::Asked, None);
+        let trace = Trace { parent, start, path, czxid, seal, said, role, due };
         if let Some(before) = self.traces.insert(id, trace) {
             self.strike(id, &before);
         }
@@ -80,6 +113,14 @@ impl Estate {
     pub(super) fn found(&mut self, id: ClaimId, path: &str) {
         if let Some(trace) = self.traces.get_mut(&id) {
             trace.path = Some(path.to_owned());
+        }
+    }
+
+    /// The same, and which transaction made it.
+    pub(super) fn made(&mut self, id: ClaimId, path: &str, czxid: i64) {
+        self.found(id, path);
+        if let Some(trace) = self.traces.get_mut(&id) {
+            trace.czxid = Some(czxid);
         }
     }
 
@@ -96,27 +137,42 @@ impl Estate {
         Some((&trace.parent, trace.seal?))
     }
 
-    /// The claim is held, until `expires` unless renewed. Returns when it is next looked at.
-    pub(super) fn hold(&mut self, id: ClaimId, expires: Moment) -> Moment {
+    /// The claim is held, until `expires` unless renewed, and its node may be watched already.
+    /// Returns when it is next looked at.
+    pub(super) fn hold(&mut self, id: ClaimId, expires: Moment, watched: bool) -> Moment {
         let Some(trace) = self.traces.get_mut(&id) else { return expires };
-        trace.role = Role::Held { expires, watched: false, alarm: None };
+        trace.role = Role::Held { expires, watched, alarm: None };
         if let Some(path) = &trace.path {
             self.held.insert(path.clone(), id);
         }
-        let due = expires.min(Moment::now() + SOON);
+        let due = if watched { expires } else { expires.min(Moment::now() + SOON) };
         self.put(id, Some(due));
         due
     }
 
     pub(super) fn renewed(&mut self, id: ClaimId, until: Moment) {
-        if let Some(Trace { role: Role::Held { expires, watched, .. }, .. }) =
-            self.traces.get_mut(&id)
-        {
+        let Some(trace) = self.traces.get_mut(&id) else { return };
+        if let Role::Held { expires, watched, .. } = &mut trace.role {
             *expires = until;
             if *watched {
-                self.put(id, Some(until));
+                let next = trace.next_look(until);
+                self.put(id, Some(next));
             }
         }
+    }
+
+    /// The node is to say that so many guards share the claim, with this for all its data, unless
+    /// that changes back soon. Returns when it is looked at.
+    pub(super) fn note(&mut self, id: ClaimId, guards: usize, data: String) -> Option<Moment> {
+        let trace = self.traces.get_mut(&id)?;
+        let Role::Held { expires, .. } = trace.role else { return None };
+        let (written, due) = trace.said.as_ref().map_or((1, None), |said| (said.written, said.due));
+        let due = due.unwrap_or_else(|| Moment::now() + LEISURE);
+        let due = (guards != written).then_some(due);
+        trace.said = Some(Said { guards, data, written, due });
+        let next = trace.due.unwrap_or(expires).min(trace.next_look(expires));
+        self.put(id, Some(next));
+        Some(next)
     }
 
     /// Gives the alarm back when no such claim is held.
@@ -215,7 +271,18 @@ impl Estate {
                     if !std::mem::replace(watched, true) {
                         duties.push(Duty::Watch { id, path: path.clone() });
                     }
-                    *expires
+                    let said = trace.said.as_mut();
+                    if let Some(said) = said.filter(|s| s.due.is_some_and(|due| due <= now)) {
+                        (said.written, said.due) = (said.guards, None);
+                        let seal = trace.seal.map(|seal| (trace.parent.clone(), seal));
+                        duties.push(Duty::Write {
+                            path: path.clone(),
+                            data: said.data.clone(),
+                            seal,
+                        });
+                    }
+                    let expires = *expires;
+                    trace.next_look(expires)
                 }
                 (Role::Doomed, _) if trace.start.is_none() => {
                     duties.push(Duty::Identify { id, parent: trace.parent.clone() });
@@ -258,6 +325,12 @@ impl Estate {
         self.traces.get(&id)?.path.as_deref()
     }
 
+    /// The node, and the transaction that made it.
+    pub(super) fn node(&self, id: ClaimId) -> Option<(&str, i64)> {
+        let trace = self.traces.get(&id)?;
+        Some((trace.path.as_deref()?, trace.czxid?))
+    }
+
     /// The node was looked for and is not there. A claim made again meanwhile stays.
     pub(super) fn strike_off_doomed(&mut self, id: ClaimId) {
         if matches!(self.traces.get(&id), Some(Trace { role: Role::Doomed, .. })) {
@@ -278,6 +351,10 @@ impl Estate {
             match &mut trace.role {
                 Role::Held { watched, alarm, .. } => {
                     *watched = false;
+                    // What was written last may not have arrived.
+                    if let Some(said) = trace.said.as_mut() {
+                        said.due = Some(now);
+                    }
                     alarms.extend(alarm.clone());
                 }
                 Role::Doomed => {}

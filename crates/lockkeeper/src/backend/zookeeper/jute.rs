@@ -18,6 +18,12 @@ impl Packet {
         packet
     }
 
+    /// What kind of request it is.
+    pub(super) fn code(&self) -> i32 {
+        let code = self.0.get(8..).and_then(|rest| rest.first_chunk());
+        code.map_or(0, |code| i32::from_be_bytes(*code))
+    }
+
     pub(super) fn int(&mut self, number: i32) -> &mut Self {
         self.0.extend(number.to_be_bytes());
         self

@@ -32,8 +32,7 @@ pub(super) struct Entry {
     pub(super) mode: Mode,
     /// Counted by the parent; after the largest comes the smallest.
     pub(super) number: i32,
-    /// Another of the same number may come before it or after: Curator lets a writer that also
-    /// reads reuse its number.
+    /// Another of the same number may come before it or after.
     pub(super) may_be_doubled: bool,
 }
 
@@ -75,7 +74,7 @@ impl Layout {
         let mut entries = Vec::with_capacity(children.len());
         for node in children {
             if let Some((mode, number, marker)) = read(&node, own) {
-                let may_be_doubled = matches!(marker, "__READ__" | "__WRIT__");
+                let may_be_doubled = may_be_doubled(marker);
                 entries.push(Entry { node, mode, number, may_be_doubled });
             } else if read(&node, foreign).is_some() || node == NODE {
                 return Err(self.mixed(&node));
@@ -106,6 +105,17 @@ impl Layout {
         )
         .with("node", node)
     }
+}
+
+/// The number of a claim's node, in whichever layout; `None` where another may have the same.
+pub(super) fn only_number(node: &str) -> Option<i32> {
+    let (_, number, marker) = read(node, CURATOR).or_else(|| read(node, KAZOO))?;
+    (!may_be_doubled(marker)).then_some(number)
+}
+
+/// Curator lets a writer that also reads reuse its number.
+fn may_be_doubled(marker: &str) -> bool {
+    matches!(marker, "__READ__" | "__WRIT__")
 }
 
 fn read<'m>(node: &str, markers: &'m [(&str, Mode)]) -> Option<(Mode, i32, &'m str)> {

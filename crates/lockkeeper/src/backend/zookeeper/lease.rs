@@ -3,7 +3,7 @@
 use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
-use super::{broken, single};
+use super::{broken, record, single};
 use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -21,16 +21,17 @@ pub(super) struct Held {
     /// does not tell.
     pub(super) seal: Option<i32>,
     pub(super) czxid: i64,
+    /// What the node said when it was made.
+    pub(super) record: String,
     pub(super) valid_for: Duration,
     /// The URL, for errors.
     pub(super) shown: Arc<str>,
 }
 
 impl Held {
-    /// The claim, held by a request sent at `sent` that the leader answered.
+    /// The claim, held by a request sent at `sent` that the leader answered, and in the estate.
     pub(super) fn grant(self, sent: Moment) -> Grant {
         let valid_for = self.valid_for;
-        self.session.hold(self.id, sent + valid_for);
         let number = u64::try_from(self.czxid).unwrap_or_default();
         let token = FencingToken::new(number.saturating_mul(FencingToken::STEP));
         Grant { lease: Box::new(self), token, sent, valid_for }
@@ -96,6 +97,10 @@ impl Lease for Held {
 
     fn watch(&mut self, alarm: Alarm) {
         self.session.alarm(self.id, alarm);
+    }
+
+    fn shared_by(&mut self, guards: usize) {
+        self.session.note(self.id, guards, record::with_count(&self.record, guards));
     }
 }
 

@@ -13,8 +13,8 @@ pub(super) enum Standing {
         place: usize,
         /// The nodes whose going may let it in.
         behind: Vec<String>,
-        /// When the one it is behind goes, nobody can be before it.
-        is_next: bool,
+        /// Nobody can come before it that is not there yet.
+        settled: bool,
     },
     /// Its node is not there.
     Absent,
@@ -22,10 +22,14 @@ pub(super) enum Standing {
 
 /// How many at the head hold the name.
 pub(super) fn holders(entries: &[Entry]) -> usize {
-    let (mut limit, mut count) = (usize::MAX, 0);
-    for entry in entries {
-        let first = entries[0].mode;
-        let fits = match (first, entry.mode) {
+    admitted(entries.iter().map(|entry| entry.mode))
+}
+
+/// How many at the head of a queue of such claims hold the name.
+fn admitted(modes: impl Iterator<Item = Mode>) -> usize {
+    let (mut first, mut limit, mut count) = (None, usize::MAX, 0);
+    for mode in modes {
+        let fits = match (*first.get_or_insert(mode), mode) {
             _ if count == 0 => true,
             (Mode::Shared, Mode::Shared) => true,
             (Mode::Permit { .. }, Mode::Permit { of }) => count < limit.min(places(of)),
@@ -34,7 +38,7 @@ pub(super) fn holders(entries: &[Entry]) -> usize {
         if !fits {
             break;
         }
-        if let Mode::Permit { of } = entry.mode {
+        if let Mode::Permit { of } = mode {
             limit = limit.min(places(of));
         }
         count += 1;
@@ -54,8 +58,8 @@ pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
     let before = &entries[..index];
     let behind = behind(before, entries[index].mode);
     // A number that may be there twice can have another before us that we have not seen.
-    let is_next = index == 1 && !entries[0].may_be_doubled;
-    Standing::Waits { place: index - holders + 1, behind, is_next }
+    let settled = !before.iter().any(|entry| entry.may_be_doubled);
+    Standing::Waits { place: index - holders + 1, behind, settled }
 }
 
 /// Whom a claim of this mode is behind: at least one of them goes before it is let in, and as few
@@ -78,12 +82,12 @@ fn behind(before: &[Entry], mode: Mode) -> Vec<String> {
     }
 }
 
-/// Whether one more claim of this mode would hold the name at once.
-pub(super) fn would_hold(entries: &[Entry], mode: Mode) -> bool {
-    let mut entries = entries.to_vec();
-    let (number, may_be_doubled) = (0, false);
-    entries.push(Entry { node: String::new(), mode, number, may_be_doubled });
-    holders(&entries) == entries.len()
+/// Whether a claim of this mode holds the name that has these before it. If it does with them, it
+/// does with fewer of them.
+pub(super) fn holds_behind(before: impl Iterator<Item = Mode>, mode: Mode) -> bool {
+    let mut length = 0;
+    let held = admitted(before.chain([mode]).inspect(|_| length += 1));
+    held == length
 }
 
 fn places(of: u32) -> usize {

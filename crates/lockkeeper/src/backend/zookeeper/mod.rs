@@ -48,6 +48,7 @@ mod client;
 mod driver;
 mod estate;
 mod jute;
+mod known;
 mod layout;
 mod lease;
 mod line;
@@ -62,6 +63,7 @@ mod single;
 mod tls;
 mod trouble;
 mod view;
+mod vigil;
 mod watchers;
 mod wire;
 

@@ -2,13 +2,13 @@
 
 use super::Shared;
 use super::jute::Stat;
-use super::layout::Entry;
 use super::lease::Held;
 use super::line::{self, Standing};
 use super::record;
 use super::request::{Kind, Request};
 use super::session::Session;
 use super::trouble::{Fault, refusal};
+use super::vigil::{Queue, Turn, Vigil};
 use super::watchers::Told;
 use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::{Error, Result};
@@ -47,7 +47,8 @@ impl From<Error> for Stop {
 struct Place {
     path: String,
     stat: Stat,
-    entries: Vec<Entry>,
+    record: String,
+    queue: Queue,
     sent: Moment,
 }
 
@@ -64,24 +65,25 @@ impl Attempt<'_> {
                 Standing::Holds => return Ok(Some(self.grant(place))),
                 // Someone deleted our node.
                 Standing::Absent => place = self.enter().await?,
-                Standing::Waits { place: number, behind, is_next } => {
+                Standing::Waits { place: number, behind, settled } => {
                     if patience.is_over() {
                         return self.leave(&place).await;
                     }
                     patience.queued(number);
-                    let told = match self.wait(&behind).await {
-                        Some(told) => told,
+                    let queue = std::mem::take(&mut place.queue);
+                    match self.wait(&place, queue, behind, settled).await {
                         None => return self.leave(&place).await,
-                    };
-                    if told == Told::Deleted && is_next {
-                        // Nobody can be before us: only whether we are still there is to be seen.
-                        let sent = Moment::now();
-                        if self.is_there(&place).await? {
-                            place.sent = sent;
-                            return Ok(Some(self.grant(place)));
+                        Some(Turn::Ours(sent)) => return Ok(Some(self.held(place).grant(sent))),
+                        Some(Turn::Next) => {
+                            let sent = Moment::now();
+                            if self.is_there(&place).await? {
+                                place.sent = sent;
+                                return Ok(Some(self.grant(place)));
+                            }
+                            self.look_again(&mut place).await?;
                         }
+                        Some(Turn::NotKnown) => self.look_again(&mut place).await?,
                     }
-                    self.look_again(&mut place).await?;
                 }
             }
         }
@@ -92,7 +94,7 @@ impl Attempt<'_> {
         match self.session.call(Request::children(&self.parent)).await {
             Ok(answer) => {
                 let entries = self.shared.layout.entries(answer.children()?)?;
-                Ok(!line::would_hold(&entries, self.claim.mode))
+                Ok(!line::holds_behind(entries.iter().map(|entry| entry.mode), self.claim.mode))
             }
             Err(fault) if fault.is(refusal::NO_NODE) => Ok(false),
             Err(fault) => Err(fault.into()),
@@ -111,12 +113,15 @@ impl Attempt<'_> {
             let access = self.shared.access;
             let create = Request::create(&path, data.as_bytes(), Kind::Sequential, access);
             let [created, listed] = self.session.ask([create, Request::children(&self.parent)]);
+            // Answers come in order. With the last the others are there, and we are woken once.
+            let listed = self.session.answer(listed).await;
             match self.session.answer(created).await.and_then(|answer| answer.created()) {
                 Ok((path, stat)) => {
-                    self.session.found(self.claim.id, &path);
-                    let mut place = Place { path, stat, entries: Vec::new(), sent };
-                    match self.session.answer(listed).await {
-                        Ok(answer) => place.entries = layout.entries(answer.children()?)?,
+                    self.session.made(self.claim.id, &path, stat.czxid);
+                    let queue = Queue::default();
+                    let mut place = Place { path, stat, record: data, queue, sent };
+                    match listed {
+                        Ok(answer) => place.queue = self.queue(answer.listing()?)?,
                         Err(Fault::Unanswered(_)) => self.look_again(&mut place).await?,
                         Err(fault) => return Err(fault.into()),
                     }
@@ -131,7 +136,7 @@ impl Attempt<'_> {
                 }
                 // It may have been made, and is ours only if this is still our session.
                 Err(Fault::Unanswered(_)) => {
-                    if let Some(place) = self.find(&start).await? {
+                    if let Some(place) = self.find(&start, &data).await? {
                         return Ok(place);
                     }
                 }
@@ -141,9 +146,10 @@ impl Attempt<'_> {
     }
 
     /// Our node, if it was made by a request whose answer was lost.
-    async fn find(&self, start: &str) -> Result<Option<Place>, Stop> {
+    async fn find(&self, start: &str, data: &str) -> Result<Option<Place>, Stop> {
         loop {
-            let (sent, children) = self.list().await?;
+            let (sent, listing) = self.list().await?;
+            let Some((children, parent)) = listing else { return Ok(None) };
             let Some(node) = children.iter().find(|child| child.starts_with(start)) else {
                 return Ok(None);
             };
@@ -151,8 +157,8 @@ impl Attempt<'_> {
             self.session.found(self.claim.id, &path);
             match self.session.call(Request::exists(&path, false)).await {
                 Ok(answer) => {
-                    let (stat, entries) = (answer.stat()?, self.shared.layout.entries(children)?);
-                    return Ok(Some(Place { path, stat, entries, sent }));
+                    let (stat, queue) = (answer.stat()?, self.queue((children, parent))?);
+                    return Ok(Some(Place { path, stat, record: data.to_owned(), queue, sent }));
                 }
                 Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
                 Err(Fault::Unanswered(_)) if !self.patience.is_over() => {}
@@ -161,15 +167,21 @@ impl Attempt<'_> {
         }
     }
 
-    /// Who is there now, as the leader sees it: also after the connection broke.
-    async fn list(&self) -> Result<(Moment, Vec<String>), Fault> {
+    /// The claims in a listing of the lock's node.
+    fn queue(&self, (children, parent): (Vec<String>, Stat)) -> Result<Queue> {
+        Ok(Queue { made: parent.czxid, entries: self.shared.layout.entries(children)? })
+    }
+
+    /// Who is there now, as the leader sees it: also after the connection broke. `None` where
+    /// there is no such lock.
+    async fn list(&self) -> Result<(Moment, Option<(Vec<String>, Stat)>), Fault> {
         let begin = Moment::now();
         loop {
             let sent = Moment::now();
             let request = Request::children(&self.parent);
             match self.session.call_surely(&self.parent, request).await {
-                Ok(answer) => return Ok((sent, answer.children()?)),
-                Err(fault) if fault.is(refusal::NO_NODE) => return Ok((sent, Vec::new())),
+                Ok(answer) => return Ok((sent, Some(answer.listing()?))),
+                Err(fault) if fault.is(refusal::NO_NODE) => return Ok((sent, None)),
                 Err(fault @ Fault::Unanswered(_)) => {
                     let silent = Moment::now().since(begin);
                     if silent > self.session.forbearance() || self.patience.is_over() {
@@ -183,8 +195,13 @@ impl Attempt<'_> {
     }
 
     async fn look_again(&self, place: &mut Place) -> Result<(), Stop> {
-        let (sent, children) = self.list().await?;
-        place.entries = self.shared.layout.entries(children)?;
+        let (sent, listing) = self.list().await?;
+        place.queue = match listing {
+            Some(listing) => self.queue(listing)?,
+            None => Queue::default(),
+        };
+        // Also for the others of this keeper, should we hold it now.
+        self.session.saw(&self.parent, &place.queue);
         place.sent = sent;
         Ok(())
     }
@@ -195,33 +212,54 @@ impl Attempt<'_> {
         if place.stat.owner != self.session.id() {
             return Standing::Absent;
         }
-        match line::standing(&place.entries, node) {
-            Standing::Waits { place: number, is_next, .. } if self.barging => {
-                let behind = place.entries.first().map(|entry| entry.node.clone());
-                Standing::Waits { place: number, behind: behind.into_iter().collect(), is_next }
+        let entries = &place.queue.entries;
+        match line::standing(entries, node) {
+            Standing::Waits { place: number, settled, .. } if self.barging => {
+                let behind = entries.first().map(|entry| entry.node.clone());
+                Standing::Waits { place: number, behind: behind.into_iter().collect(), settled }
             }
             standing => standing,
         }
     }
 
-    /// Waits until something happens to one of these nodes; `None` when patience ran out first.
-    async fn wait(&self, nodes: &[String]) -> Option<Told> {
-        let paths: Vec<_> = nodes.iter().map(|node| format!("{}/{node}", self.parent)).collect();
-        let requests: Vec<_> = paths.iter().map(|path| Request::data(path, true)).collect();
-        // Before the requests, so that nothing is missed. They read the node, which is one step
-        // with watching it; asking whether it exists would leave a watch on one that does not.
-        let mut watch = self.session.watch(paths);
-        for coming in self.session.ask_all(requests) {
-            match self.session.answer(coming).await {
-                Ok(_) => {}
-                Err(fault) if fault.is(refusal::NO_NODE) => return Some(Told::Deleted),
-                Err(_) => return Some(Told::Changed),
+    /// Waits behind these nodes until it may be our turn; `None` when patience ran out first.
+    async fn wait(
+        &self,
+        place: &Place,
+        queue: Queue,
+        behind: Vec<String>,
+        settled: bool,
+    ) -> Option<Turn> {
+        let behind: Vec<_> = behind.iter().map(|node| format!("{}/{node}", self.parent)).collect();
+        // They read the node, which is one step with watching it; asking whether it exists would
+        // leave a watch on one that does not.
+        let paths = [&place.path].into_iter().chain(&behind);
+        let requests: Vec<_> = paths.map(|path| Request::data(path, true)).collect();
+        // Before the requests are sent, so that nothing is missed.
+        let mut vigil = Vigil::new(self.session, &self.parent, queue, &place.path, behind.clone());
+        let mut told = None;
+        for (index, coming) in self.session.ask_all(requests).into_iter().enumerate() {
+            match (self.session.answer(coming).await, index.checked_sub(1)) {
+                (Ok(_), _) => {}
+                (Err(fault), Some(index)) if fault.is(refusal::NO_NODE) => {
+                    vigil.is_gone(&behind[index]);
+                    told = Some(Told::Deleted);
+                }
+                (Err(_), _) => return Some(Turn::NotKnown),
             }
         }
-        tokio::select! {
-            biased;
-            told = watch.told() => Some(told),
-            () = self.patience.over() => None,
+        if told.is_none() {
+            tokio::select! {
+                biased;
+                news = vigil.told() => told = Some(news),
+                () = self.patience.over() => return None,
+            }
+        }
+        match told {
+            Some(Told::Deleted) if settled => {
+                Some(vigil.turn(self.claim.id, self.shared.valid_for(self.session, self.claim)))
+            }
+            _ => Some(Turn::NotKnown),
         }
     }
 
@@ -247,16 +285,23 @@ impl Attempt<'_> {
     }
 
     fn grant(&self, place: Place) -> Grant {
-        let held = Held {
+        let sent = place.sent;
+        let held = self.held(place);
+        held.session.hold(held.id, sent + held.valid_for);
+        held.grant(sent)
+    }
+
+    fn held(&self, place: Place) -> Held {
+        Held {
             session: self.session.clone(),
             id: self.claim.id,
             parent: self.parent.clone(),
             path: place.path,
             seal: None,
             czxid: place.stat.czxid,
+            record: place.record,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
-        };
-        held.grant(place.sent)
+        }
     }
 }

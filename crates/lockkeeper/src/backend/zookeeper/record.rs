@@ -3,13 +3,14 @@
 use crate::backend::{Claim, Owner};
 use std::time::Duration;
 
-/// `whom`, then a line each: `claim`, `owner`, `ttl` in milliseconds, and the `note`, which may
-/// have lines of its own. Other libraries write what they like; that is taken for `whom`.
+/// `whom`, then a line each: `claim`, `owner`, `ttl` in milliseconds, the `count` of the guards
+/// that share the claim if there are several, and the `note`, which may have lines of its own. Other libraries write what they like; that is taken for `whom`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) whom: String,
     pub(super) owner: Owner,
     pub(super) ttl: Duration,
+    pub(super) count: usize,
     pub(super) note: String,
 }
 
@@ -17,6 +18,17 @@ pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
     let whom = claim.whom.replace(['\n', '\r'], " ");
     let (id, owner, ttl, note) = (claim.id, &claim.owner, valid_for.as_millis(), &claim.note);
     format!("{whom}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
+}
+
+/// The record of a claim that so many guards share, where `alone` is that of one.
+pub(super) fn with_count(alone: &str, count: usize) -> String {
+    match alone.match_indices('\n').nth(3) {
+        Some((end, _)) if count > 1 => {
+            let (head, note) = alone.split_at(end);
+            format!("{head}\ncount {count}{note}")
+        }
+        _ => alone.to_owned(),
+    }
 }
 
 /// Whether this was written by the claim with this id.
@@ -33,6 +45,7 @@ impl Record {
             whom: text.lines().next().filter(|line| !line.is_empty()).unwrap_or(node).to_owned(),
             owner: Owner::from_id(node.to_owned()),
             ttl: Duration::ZERO,
+            count: 1,
             note: String::new(),
         })
     }
@@ -43,8 +56,13 @@ impl Record {
         lines.next()?.strip_prefix("claim ")?;
         let owner = Owner::resume(lines.next()?.strip_prefix("owner ")?).ok()?;
         let ttl = lines.next()?.strip_prefix("ttl ")?.parse().ok()?;
-        let note = lines.next()?.strip_prefix("note ")?.to_owned();
-        Some(Self { whom, owner, ttl: Duration::from_millis(ttl), note })
+        let mut rest = lines.next()?;
+        let mut count = 1;
+        if let Some((line, note)) = rest.strip_prefix("count ").and_then(|r| r.split_once('\n')) {
+            (count, rest) = (line.parse().ok()?, note);
+        }
+        let note = rest.strip_prefix("note ")?.to_owned();
+        Some(Self { whom, owner, ttl: Duration::from_millis(ttl), count, note })
     }
 }
 
@@ -70,7 +88,15 @@ mod tests {
         let record = Record::read(text.as_bytes(), "node");
         assert_eq!(record.whom, "user@host pid 4");
         assert_eq!((record.owner.id(), record.ttl.as_secs()), ("me #1", 3));
-        assert_eq!(record.note, "two\nlines");
+        assert_eq!((record.count, record.note.as_str()), (1, "two\nlines"));
+        for count in [1, 2, 30] {
+            let text = with_count(&text, count);
+            let shared = Record::read(text.as_bytes(), "node");
+            assert_eq!(shared, Record { count, ..Record::read(text.as_bytes(), "node") });
+            assert_eq!((shared.owner, shared.note), (record.owner.clone(), record.note.clone()));
+            assert_eq!(shared.count, count);
+            assert!(is_of(text.as_bytes(), &claim.id.to_string()));
+        }
         assert!(is_of(text.as_bytes(), &claim.id.to_string()));
         assert!(!is_of(text.as_bytes(), "0"));
     }

@@ -10,7 +10,7 @@ mod code {
     pub(super) const EXISTS: i32 = 3;
     pub(super) const GET_DATA: i32 = 4;
     pub(super) const SET_DATA: i32 = 5;
-    pub(super) const GET_CHILDREN: i32 = 8;
+    pub(super) const GET_CHILDREN: i32 = 12;
     pub(super) const SYNC: i32 = 9;
     pub(super) const PING: i32 = 11;
     pub(super) const CHECK: i32 = 13;
@@ -98,6 +98,19 @@ impl Request {
         request
     }
 
+    /// Whether it is answered only once the leader took note of it.
+    pub(super) fn reaches_leader(&self) -> bool {
+        const ONES: [i32; 6] = [
+            code::CREATE,
+            code::CREATE_CONTAINER,
+            code::DELETE,
+            code::SET_DATA,
+            code::MULTI,
+            code::SYNC,
+        ];
+        ONES.contains(&self.0.code())
+    }
+
     /// Answered once the server has caught up with the leader as it is now. What is read behind
     /// it is not older than that.
     pub(super) fn sync(path: &str) -> Self {
@@ -133,6 +146,22 @@ impl Request {
         let mut request = Self::new(code::MULTI);
         request.part(code::CHECK).text(seal).int(version);
         request.part(code::DELETE).text(path).int(ANY);
+        request.0.int(-1).flag(true).int(-1);
+        request
+    }
+
+    /// Writes `data` to `path`.
+    pub(super) fn write(path: &str, data: &[u8]) -> Self {
+        let mut request = Self::new(code::SET_DATA);
+        request.0.text(path).bytes(data).int(ANY);
+        request
+    }
+
+    /// The same if `seal` still has this version.
+    pub(super) fn write_sealed(path: &str, data: &[u8], seal: &str, version: i32) -> Self {
+        let mut request = Self::new(code::MULTI);
+        request.part(code::CHECK).text(seal).int(version);
+        request.part(code::SET_DATA).text(path).bytes(data).int(ANY);
         request.0.int(-1).flag(true).int(-1);
         request
     }
@@ -204,6 +233,11 @@ impl Answer {
 
     pub(super) fn children(&self) -> Result<Vec<String>, Fault> {
         self.read(|reader| reader.texts())
+    }
+
+    /// The children of a node, and the rest of what is known of it.
+    pub(super) fn listing(&self) -> Result<(Vec<String>, Stat), Fault> {
+        self.read(|reader| Some((reader.texts()?, reader.stat()?)))
     }
 }
 

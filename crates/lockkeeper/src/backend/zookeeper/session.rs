@@ -1,19 +1,21 @@
 //! One session: requests in order over one connection at a time, and what it has in the store.
 
 use super::estate::Estate;
+use super::known::Known;
 use super::request::{Answer, Request};
 use super::route::{Route, Ticket};
 use super::trouble::Fault;
-use super::watchers::{Told, Watchers};
+use super::vigil::Queue;
+use super::watchers::Watchers;
 use super::{driver, wire::Wire};
 use crate::backend::{Alarm, ClaimId, LossReason, Moment, Patience};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// A session, for as long as anyone has need of it.
-pub(super) struct Session(Arc<Link>);
+pub(super) struct Session(pub(super) Arc<Link>);
 
 /// What a session and its driver share.
 pub(super) struct Link {
@@ -37,6 +39,7 @@ pub(super) struct State {
     pub(super) wire: Wire,
     pub(super) watchers: Watchers,
     pub(super) estate: Estate,
+    pub(super) known: Known,
     /// The driver in charge; zero when its runtime ended under it.
     pub(super) driver: u64,
     drivers: u64,
@@ -44,6 +47,8 @@ pub(super) struct State {
     pub(super) leaving: bool,
     /// When the driver will look at the estate by itself.
     pub(super) planned: Option<Moment>,
+    /// When the last request was sent that the leader answered.
+    pub(super) assured: Option<Moment>,
     /// The last transaction that we have seen.
     pub(super) seen: i64,
 }
@@ -142,10 +147,8 @@ impl Session {
         loop {
             self.connected().await?;
             let [synced, coming] = self.ask([Request::sync(path), request.clone()]);
-            let answer = match self.answer(synced).await {
-                Ok(_) => self.answer(coming).await,
-                Err(fault) => Err(fault),
-            };
+            let answer = self.answer(coming).await;
+            let answer = self.answer(synced).await.and(answer);
             match answer {
                 Err(Fault::Unanswered(_)) if self.may_try_again(begin) => {}
                 answer => return answer,
@@ -186,14 +189,11 @@ impl Session {
         }
     }
 
-    /// Watches nodes; the receiver is told of the first thing that happens to any of them.
-    pub(super) fn watch(&self, paths: Vec<String>) -> Watch<'_> {
-        let (tell, told) = mpsc::unbounded_channel();
-        let mut state = self.0.state();
-        let number = state.watchers.number();
-        paths.iter().for_each(|path| state.watchers.add(number, path, &tell));
-        drop(state);
-        Watch { session: self, number, paths, told }
+    /// A queue was listed: nobody is left who was before the first.
+    pub(super) fn saw(&self, parent: &str, queue: &Queue) {
+        if let Some(first) = queue.entries.first() {
+            self.0.state().known.raise(parent, queue.made, first.number);
+        }
     }
 
     /// The node of a claim is about to be asked for below `parent`, with a name that starts so;
@@ -212,13 +212,13 @@ impl Session {
         self.0.state().estate.found(id, path);
     }
 
+    /// The node of a claim was made by the transaction `czxid`.
+    pub(super) fn made(&self, id: ClaimId, path: &str, czxid: i64) {
+        self.0.state().estate.made(id, path, czxid);
+    }
+
     pub(super) fn hold(&self, id: ClaimId, expires: Moment) {
-        let mut state = self.0.state();
-        let due = state.estate.hold(id, expires);
-        if state.planned.is_none_or(|planned| due < planned) {
-            state.planned = Some(due);
-            self.0.stir.notify_one();
-        }
+        self.0.hold(&mut self.0.state(), id, expires, false);
     }
 
     pub(super) fn renewed(&self, id: ClaimId, until: Moment) {
@@ -230,6 +230,13 @@ impl Session {
         if let Err(alarm) = refused {
             alarm.ring(LossReason::Gone);
         }
+    }
+
+    /// So many guards share a claim that is held; `data` is what its node says of it.
+    pub(super) fn note(&self, id: ClaimId, guards: usize, data: String) {
+        let mut state = self.0.state();
+        let due = state.estate.note(id, guards, data);
+        self.0.plan(&mut state, due);
     }
 
     /// Nobody renews the claim any more, nor is there anyone to alarm: it runs out by itself.
@@ -250,7 +257,7 @@ impl Session {
     }
 
     pub(super) fn strike_off(&self, id: ClaimId) {
-        let alarm = self.0.state().estate.strike_off(id);
+        let alarm = self.0.state().strike_off(id);
         // Its hold may be ended by this, and must not find the state locked.
         drop(alarm);
     }
@@ -260,27 +267,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.0.state().leaving = true;
         self.0.stir.notify_one();
-    }
-}
-
-/// Nodes that are being watched.
-pub(super) struct Watch<'a> {
-    session: &'a Session,
-    number: u64,
-    paths: Vec<String>,
-    told: mpsc::UnboundedReceiver<Told>,
-}
-
-impl Watch<'_> {
-    pub(super) async fn told(&mut self) -> Told {
-        self.told.recv().await.unwrap_or(Told::Changed)
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        let mut state = self.session.0.state();
-        self.paths.iter().for_each(|path| state.watchers.remove(self.number, path));
     }
 }
 
@@ -302,6 +288,19 @@ impl Link {
     pub(super) fn push(&self, state: &mut State) {
         // A connection that broke is left to the driver as well.
         if !state.wire.push().unwrap_or(false) {
+            self.stir.notify_one();
+        }
+    }
+
+    pub(super) fn hold(&self, state: &mut State, id: ClaimId, expires: Moment, watched: bool) {
+        let due = state.estate.hold(id, expires, watched);
+        self.plan(state, Some(due));
+    }
+
+    /// Sees to it that the driver looks at the estate by then.
+    fn plan(&self, state: &mut State, due: Option<Moment>) {
+        if due.is_some() && state.planned.is_none_or(|planned| due < Some(planned)) {
+            state.planned = due;
             self.stir.notify_one();
         }
     }
@@ -361,6 +360,14 @@ impl State {
         let (tell, coming) = oneshot::channel();
         self.wire.put(request, tell);
         coming
+    }
+
+    /// The server said that the node of a claim is gone, or never was.
+    pub(super) fn strike_off(&mut self, id: ClaimId) -> Option<Arc<Alarm>> {
+        if let Some((path, czxid)) = self.estate.node(id) {
+            self.known.gone_since(path, czxid);
+        }
+        self.estate.strike_off(id)
     }
 
     /// A driver to be in charge from now on.

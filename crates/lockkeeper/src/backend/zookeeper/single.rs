@@ -12,6 +12,7 @@ use super::record;
 use super::request::{Kind, Request};
 use super::session::Session;
 use super::trouble::{Fault, refusal};
+use super::vigil::Watch;
 use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -42,7 +43,8 @@ impl Attempt<'_> {
         let mut silent = None;
         loop {
             let may_wait = !patience.is_over();
-            let mut watch = self.session.watch(if may_wait { vec![path.clone()] } else { vec![] });
+            let mut watch =
+                Watch::new(self.session, if may_wait { vec![path.clone()] } else { vec![] });
             let found = match self.look(&path, may_wait).await {
                 Err(Stop::Fault(fault @ Fault::Unanswered(_))) => {
                     let since = *silent.get_or_insert_with(Moment::now);
@@ -137,11 +139,11 @@ impl Attempt<'_> {
             }
             found => (found, sent),
         };
-        let (data, stat) = match found.and_then(|found| found.data()) {
+        let (found, stat) = match found.and_then(|found| found.data()) {
             Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
             other => other?,
         };
-        let ours = record::is_of(&data, &self.claim.id.to_string());
+        let ours = record::is_of(&found, &self.claim.id.to_string());
         if !ours || stat.owner != self.session.id() {
             return Ok(None);
         }
@@ -154,9 +156,11 @@ impl Attempt<'_> {
             path: path.to_owned(),
             seal: Some(seal),
             czxid: stat.czxid,
+            record: data,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
         };
+        self.session.hold(held.id, sent + held.valid_for);
         Ok(Some(held.grant(sent)))
     }
 }

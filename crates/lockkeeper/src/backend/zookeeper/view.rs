@@ -46,10 +46,10 @@ pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     let holders = line::holders(&entries);
     for (index, seen) in seen.into_iter().enumerate() {
         let (age, token) = (seen.age(), seen.token());
-        let Record { whom, owner, ttl, note } = seen.record;
+        let Record { whom, owner, ttl, count, note } = seen.record;
         let mode = seen.entry.mode;
         if index < holders {
-            let (count, held_for, expires_in) = (1, age, ttl);
+            let (held_for, expires_in) = (age, ttl);
             let holder = HolderView { owner, whom, note, mode, token, count, held_for, expires_in };
             view.holders.push(holder);
         } else {

@@ -39,6 +39,11 @@ impl Watchers {
         }
     }
 
+    /// Whether nothing was told yet to whoever watches `path` by this number.
+    pub(super) fn stands(&self, number: u64, path: &str) -> bool {
+        self.by_path.get(path).is_some_and(|all| all.iter().any(|(other, _)| *other == number))
+    }
+
     pub(super) fn tell(&mut self, path: &str, told: &Told) {
         for (_, tell) in self.by_path.remove(path).into_iter().flatten() {
             // One who is leaving in this moment need not know.

@@ -35,6 +35,14 @@ impl From<oneshot::Sender<Result<Answer, Fault>>> for Then {
     }
 }
 
+/// A request that is not answered yet.
+struct Pending {
+    number: i32,
+    sent: Moment,
+    reaches_leader: bool,
+    then: Then,
+}
+
 /// One direction and the other of a connection, or of none.
 #[derive(Default)]
 pub(super) struct Wire {
@@ -43,7 +51,7 @@ pub(super) struct Wire {
     direct: Option<Arc<OwnedWriteHalf>>,
     outgoing: Vec<u8>,
     /// Answers come in the order of the requests.
-    pending: VecDeque<(i32, Moment, Then)>,
+    pending: VecDeque<Pending>,
     last_number: i32,
     last_sent: Option<Moment>,
     pinged: Option<Moment>,
@@ -72,8 +80,10 @@ impl Wire {
             return;
         }
         self.last_number = self.last_number.wrapping_add(1).max(1);
-        self.outgoing.extend(request.numbered(self.last_number));
-        self.pending.push_back((self.last_number, Moment::now(), then));
+        let (number, sent, reaches_leader) =
+            (self.last_number, Moment::now(), request.reaches_leader());
+        self.outgoing.extend(request.numbered(number));
+        self.pending.push_back(Pending { number, sent, reaches_leader, then });
     }
 
     /// Puts a sign of life on the wire.
@@ -110,17 +120,19 @@ impl Wire {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// What the next answer is for.
-    pub(super) fn answered(&mut self, number: i32) -> io::Result<Then> {
+    /// What the next answer is for, and when what it answers was sent to the leader, if it was.
+    pub(super) fn answered(&mut self, number: i32) -> io::Result<(Then, Option<Moment>)> {
         match self.pending.pop_front() {
-            Some((expected, _, then)) if expected == number => Ok(then),
+            Some(asked) if asked.number == number => {
+                Ok((asked.then, asked.reaches_leader.then_some(asked.sent)))
+            }
             _ => Err(io::Error::other("an answer out of turn")),
         }
     }
 
     /// When the longest unanswered request was sent.
     pub(super) fn oldest(&self) -> Option<Moment> {
-        let asked = self.pending.front().map(|(_, sent, _)| *sent);
+        let asked = self.pending.front().map(|asked| asked.sent);
         asked.into_iter().chain(self.pinged).min()
     }
 
@@ -134,8 +146,8 @@ impl Wire {
         self.direct = None;
         self.outgoing.clear();
         self.pinged = None;
-        for (_, _, then) in std::mem::take(&mut self.pending) {
-            if let Then::Tell(tell) = then {
+        for asked in std::mem::take(&mut self.pending) {
+            if let Then::Tell(tell) = asked.then {
                 let _ = tell.send(Err(fault.clone()));
             }
         }
