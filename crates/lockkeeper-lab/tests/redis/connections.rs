@@ -101,7 +101,7 @@ async fn a_server_that_is_away_for_a_moment_is_waited_for(lab: &Lab) -> Result<(
     let lock = two.lock("away").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
     eventually("one waits", async || Ok((waiters(&two).await? == 1).then_some(()))).await;
-    // Just when the waiter asks again by itself.
+    // Just when the roll of those who wait is called.
     tokio::time::sleep(Duration::from_secs(9)).await;
     server.kill()?;
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -69,11 +69,8 @@ impl Side {
             }
         }
         let view = self.keepers[0].show(NAME).await?;
-        let mut holders: Vec<_> = view
-            .holders
-            .iter()
-            .map(|holder| format!("{} {} x{}", holder.owner, holder.mode, holder.count))
-            .collect();
+        let mut holders: Vec<_> =
+            view.holders.iter().map(|holder| format!("{} {}", holder.owner, holder.mode)).collect();
         // Granted together, their order is of no consequence.
         holders.sort();
         let waiters: Vec<_> =

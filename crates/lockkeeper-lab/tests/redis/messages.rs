@@ -9,6 +9,8 @@ use std::time::Duration;
 cases!(
     a_future_that_is_not_polled_does_not_starve_others,
     a_wake_up_that_is_missed_is_made_up_for,
+    a_hand_over_within_a_keeper_takes_no_message,
+    one_who_was_struck_off_stands_in_line_again,
     a_waiter_whose_keeper_died_costs_its_sign_of_life,
     a_broken_lock_is_heard_of_at_once,
     newcomers_may_go_first_where_the_url_says_so,
@@ -37,6 +39,63 @@ async fn a_wake_up_that_is_missed_is_made_up_for(lab: &Lab) -> Result<()> {
         held = waiter.await??;
     }
     held.release().await?;
+    Ok(())
+}
+
+/// How many messages the server was asked to send.
+fn published(server: &Server) -> Result<u64> {
+    let said = server.redis()?.info("commandstats")?;
+    let line = said.lines().find_map(|line| line.strip_prefix("cmdstat_publish:calls="));
+    line.map_or(Ok(0), |line| Ok(line.split(',').next().unwrap_or_default().parse()?))
+}
+
+async fn a_hand_over_within_a_keeper_takes_no_message(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    // Exclusive ones, and readers, who are let in together.
+    for (waits, messages) in [(&one, 0), (&two, 1)] {
+        let before = published(&server)?;
+        let held = one.lock("inside").ttl(LONG).acquire().await?;
+        let mut waiters = Vec::new();
+        for number in 0..4 {
+            let lock = waits.lock("inside").ttl(LONG);
+            let read = waits.rw_lock("inside").read().ttl(LONG);
+            waiters.push(tokio::spawn(async move {
+                match number % 2 {
+                    0 => lock.acquire_within(PATIENT).await?.release().await,
+                    _ => read.acquire_within(PATIENT).await?.release().await,
+                }
+            }));
+            eventually("one more waits", async || {
+                let waiting = two.show("inside").await?.waiters.len();
+                Ok((waiting == number + 1).then_some(()))
+            })
+            .await;
+        }
+        held.release().await?;
+        for waiter in waiters {
+            waiter.await??;
+        }
+        // The first of another keeper is told by message; those behind it hear from it.
+        assert_eq!(published(&server)? - before, messages);
+    }
+    Ok(())
+}
+
+async fn one_who_was_struck_off_stands_in_line_again(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let held = one.lock("struck").ttl(LONG).acquire().await?;
+    let lock = two.lock("struck").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
+    let waits = async || Ok((one.show("struck").await?.waiters.len() == 1).then_some(()));
+    eventually("one waits", waits).await;
+    // Only the line is lost: whoever was in it still counts as alive.
+    server.redis()?.ask(&["DEL", "lockkeeper:{struck}:queue"])?;
+    assert_eq!(one.show("struck").await?.waiters.len(), 0);
+    eventually("it stands in line again", waits).await;
+    held.release().await?;
+    waiter.await??.release().await?;
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub(super) struct Vigil {
     /// Since when no sign of life was answered.
     silent_since: Mutex<Option<Moment>>,
     hurry: Notify,
+    roll_called: Mutex<Moment>,
 }
 
 /// When something is to be done for those who wait.
@@ -45,6 +46,7 @@ impl Vigil {
             due: Mutex::new(Due { sign: Moment::now() + first, look: None }),
             silent_since: Mutex::default(),
             hurry: Notify::new(),
+            roll_called: Mutex::new(Moment::now()),
         }
     }
 
@@ -115,6 +117,16 @@ impl Vigil {
                 return;
             }
         }
+    }
+
+    /// Whether it is time to call the roll again, by the one who asks.
+    pub(super) fn calls_the_roll(&self, every: Duration) -> bool {
+        let (now, mut last) = (Moment::now(), lock(&self.roll_called));
+        let due = now.since(*last) >= every;
+        if due {
+            *last = now;
+        }
+        due
     }
 
     pub(super) fn answered(&self) {

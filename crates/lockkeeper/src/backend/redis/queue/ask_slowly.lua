@@ -13,16 +13,15 @@ for _, holder in ipairs(holders) do
   end
 end
 if again then
-  for place, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-    if string.sub(record, 1, #id) == id then
-      keep_waiting(claim.keeper)
-      advance()
-      store()
-      for _, holder in ipairs(holders) do
-        if holder.id == id then return holder.token end
-      end
-      return { 'queued', place, until_next(), digits(stamp()) }
+  local place = place_of(id)
+  if place then
+    keep_waiting(claim.keeper)
+    advance()
+    store()
+    for _, holder in ipairs(holders) do
+      if holder.id == id then return holder.token end
     end
+    return { 'queued', place, until_next(), digits(stamp()) }
   end
 end
 if not (barging and form == 'G') then advance() end

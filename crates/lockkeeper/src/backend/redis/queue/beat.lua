@@ -1,6 +1,6 @@
--- ARGV: keeper. Shows that it lives, for all who wait through it.
--- Returns whether it counted as alive, ms until someone may be over, stamp, and of its claims that
--- hold the name id, token and ms left.
+-- ARGV: keeper, and 1 to call the roll. Shows that it lives, for all who wait through it.
+-- Returns whether it counted as alive, ms until someone may be over, stamp, of its claims that hold
+-- the name id, token and ms left; and if the roll is called, the ids of those in the queue.
 local keeper = ARGV[1]
 load()
 local alive = alive_until(keeper) > now and 1 or 0
@@ -16,13 +16,23 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
   end
 end
 advance()
-local answer = { alive, until_next(), digits(stamp()) }
+local held = {}
 for _, holder in ipairs(holders) do
   if holder.keeper == keeper then
-    answer[#answer + 1] = holder.id
-    answer[#answer + 1] = digits(holder.token)
-    answer[#answer + 1] = holder.expires - now
+    held[#held + 1] = holder.id
+    held[#held + 1] = digits(holder.token)
+    held[#held + 1] = holder.expires - now
   end
+end
+local answer = { alive, until_next(), digits(stamp()), held }
+if ARGV[2] == '1' then
+  local mark, waiting = '\n' .. keeper .. '\n', {}
+  for _, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if string.find(record, mark, 1, true) then
+      waiting[#waiting + 1] = string.match(record, '^%x+')
+    end
+  end
+  answer[5] = waiting
 end
 if #holders > 0 or form ~= '' then store() end
 return answer

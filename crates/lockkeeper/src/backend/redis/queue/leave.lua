@@ -11,13 +11,11 @@ for _, holder in ipairs(holders) do
     return holder.token
   end
 end
-for place, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-  if string.sub(record, 1, #id) == id then
-    redis.call('LREM', KEYS[2], 1, record)
-    answer[2] = place
-    advance()
-    break
-  end
+local place, record = place_of(id)
+if place then
+  redis.call('LREM', KEYS[2], 1, record)
+  answer[2] = place
+  advance()
 end
 store()
 return answer

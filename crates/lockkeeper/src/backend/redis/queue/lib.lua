@@ -95,6 +95,16 @@ local function drop(gone)
   holders = kept
 end
 
+-- The place of a claim in the queue, and its record. By parts: those who leave, for want of
+-- patience, are mostly at the head.
+local function place_of(id)
+  for from = 0, redis.call('LLEN', KEYS[2]) - 1, 128 do
+    for at, record in ipairs(redis.call('LRANGE', KEYS[2], from, from + 127)) do
+      if string.sub(record, 1, #id) == id then return from + at, record end
+    end
+  end
+end
+
 local function fits(mode)
   if mode == 'x' then return #holders == 0 end
   local limit, tokens, places = tonumber(string.sub(mode, 2)), {}, 0

@@ -16,9 +16,8 @@ for _, holder in ipairs(holders) do
 end
 if linger == 0 then drop(function(holder) return holder.id == id end) end
 if queued then
-  for _, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-    if string.sub(record, 1, #id) == id then redis.call('LREM', KEYS[2], 1, record) end
-  end
+  local _, record = place_of(id)
+  if record then redis.call('LREM', KEYS[2], 1, record) end
 end
 if found == 0 and not queued then return 0 end
 if barging and #holders == 0 then

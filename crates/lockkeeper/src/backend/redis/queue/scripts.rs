@@ -6,6 +6,7 @@ use crate::backend::redis::script::Script;
 use crate::backend::{Claim, Mode};
 use crate::error::Result;
 use redis::Value;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub(super) struct Beat {
     pub(super) stamp: u64,
     /// The claims of this keeper that hold the name.
     pub(super) held: Vec<(String, u64, Duration)>,
+    /// Those that are in the queue, if that was asked.
+    pub(super) waiting: Option<HashSet<String>>,
 }
 
 impl Shared {
@@ -127,12 +130,21 @@ impl Shared {
         left.ok_or_else(|| strange(&answer))
     }
 
-    pub(super) async fn beat(&self, keys: &Keys) -> Result<Beat> {
-        let arguments = [self.keeper.as_bytes()];
+    pub(super) async fn beat(&self, keys: &Keys, call_the_roll: bool) -> Result<Beat> {
+        let call_the_roll = flags([call_the_roll]);
+        let arguments = [self.keeper.as_bytes(), &call_the_roll];
         let answer = self.link.call(&self.scripts.beat, &keys.all(), &arguments).await?;
         let Value::Array(words) = &answer else { return Err(strange(&answer)) };
-        let [alive, next, stamp, held @ ..] = &words[..] else { return Err(strange(&answer)) };
+        let [alive, next, stamp, Value::Array(held), waiting @ ..] = &words[..] else {
+            return Err(strange(&answer));
+        };
         let parsed = || {
+            let waiting = match waiting {
+                [Value::Array(ids)] => {
+                    Some(ids.iter().map(|id| text(id).map(str::to_owned)).collect::<Option<_>>()?)
+                }
+                _ => None,
+            };
             let held = held
                 .chunks_exact(3)
                 .map(|held| Some((text(&held[0])?.to_owned(), number(&held[1])?, span(&held[2])?)));
@@ -141,6 +153,7 @@ impl Shared {
                 next: span(next)?,
                 stamp: number(stamp)?,
                 held: held.collect::<Option<_>>()?,
+                waiting,
             })
         };
         parsed().ok_or_else(|| strange(&answer))

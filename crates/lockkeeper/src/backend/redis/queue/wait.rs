@@ -19,8 +19,8 @@ const LIFE: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(600);
 /// Later by this much, what ends then has ended.
 const A_MOMENT: Duration = Duration::from_millis(1);
-/// A claim asks for itself this often, should everything else have failed it.
-const RECHECK: Duration = Duration::from_secs(10);
+/// The roll of those who wait is called this often, should everything else have failed one.
+const ROLL_CALL: Duration = Duration::from_secs(10);
 /// How long Redis may be away before those who wait are told.
 const FORBEARANCE: Duration = Duration::from_secs(10);
 
@@ -101,7 +101,6 @@ impl Queue {
                 }
             }
             error = self.shared.keep_watch(vigil, &place.keys) => Err(error),
-            () = (Moment::now() + RECHECK).reached() => Ok(Turn::AskAgain),
         }
     }
 
@@ -122,11 +121,14 @@ impl Queue {
             return Ok(Turn::Granted(Got { token, sent, valid_for }));
         }
         let sent = Moment::now();
-        match self.shared.renew(place, claim.ttl).await? {
-            Standing::Held | Standing::HeldFor(_) => {
+        match self.shared.renew(place, claim.ttl).await {
+            Ok(Standing::Held | Standing::HeldFor(_)) => {
                 Ok(Turn::Granted(Got { token, sent, valid_for: claim.ttl }))
             }
-            Standing::Lost(_) => Ok(Turn::AskAgain),
+            Ok(Standing::Lost(_)) => Ok(Turn::AskAgain),
+            // Away for a moment: to ask again waits for it.
+            Err(error) if error.is_retryable() => Ok(Turn::AskAgain),
+            Err(error) => Err(error),
         }
     }
 }
@@ -199,7 +201,7 @@ impl Shared {
                 tracing::debug!(%error, "nothing can be heard");
             }
             (Moment::now() + BEAT).reached().await;
-            if Moment::now().since(last_check) > RECHECK / 2 {
+            if Moment::now().since(last_check) > ROLL_CALL / 2 {
                 last_check = Moment::now();
                 self.listener.check().await;
             }
@@ -209,16 +211,17 @@ impl Shared {
     async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
         let members = vigil.members();
         let sent = Moment::now();
-        let beat = self.beat(keys).await?;
+        let beat = self.beat(keys, vigil.calls_the_roll(ROLL_CALL)).await?;
         vigil.answered();
         for id in &members {
+            let struck_off = beat.waiting.as_ref().is_some_and(|waiting| !waiting.contains(id));
             match beat.held.iter().find(|(held, ..)| held == id) {
                 Some((_, token, left)) => {
                     let found = Called::Found { token: *token, sent, left: *left };
                     self.roll.tell(id, found);
                 }
                 // Silent for too long: Redis may have struck it off.
-                None if !beat.was_alive => self.roll.tell(id, Called::AskAgain),
+                None if !beat.was_alive || struck_off => self.roll.tell(id, Called::AskAgain),
                 None => self.roll.still_waiting(id, Seen { sent, stamp: beat.stamp }),
             }
         }
