@@ -86,16 +86,22 @@ async fn one_who_was_struck_off_stands_in_line_again(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
     let (one, two) = (keeper(&server).await?, keeper(&server).await?);
     let held = one.lock("struck").ttl(LONG).acquire().await?;
-    let lock = two.lock("struck").ttl(LONG);
-    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
-    let waits = async || Ok((one.show("struck").await?.waiters.len() == 1).then_some(()));
-    eventually("one waits", waits).await;
-    // Only the line is lost: whoever was in it still counts as alive.
-    server.redis()?.ask(&["DEL", "lockkeeper:{struck}:queue"])?;
-    assert_eq!(one.show("struck").await?.waiters.len(), 0);
-    eventually("it stands in line again", waits).await;
+    let two_wait = async || Ok((one.show("struck").await?.waiters.len() == 2).then_some(()));
+    let waiters: Vec<_> = (0..2)
+        .map(|_| {
+            let lock = two.lock("struck").ttl(LONG);
+            tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await?.release().await })
+        })
+        .collect();
+    eventually("two wait", two_wait).await;
+    // The other one still gives signs of life for both.
+    server.redis()?.ask(&["LPOP", "lockkeeper:{struck}:queue"])?;
+    assert_eq!(one.show("struck").await?.waiters.len(), 1);
+    eventually("it stands in line again", two_wait).await;
     held.release().await?;
-    waiter.await??.release().await?;
+    for waiter in waiters {
+        waiter.await??;
+    }
     Ok(())
 }
 
