@@ -2,6 +2,7 @@
 
 use crate::interop::install::Cache;
 use crate::interop::peer::Peer;
+use crate::server::wire::resp::Resp;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Failed, Trial};
 use std::fs;
@@ -89,6 +90,14 @@ impl Table {
         Peer::start(start(&self.cache)?, server)
     }
 
+    /// As if the store had lost the lock.
+    fn forget(&self) -> Result<()> {
+        let server = self.url.split('?').next().unwrap_or_default();
+        let (_, port) = server.rsplit_once(':').context("a URL with a port")?;
+        Resp::connect(port.parse()?)?.ask(&["DEL", &self.lock])?;
+        Ok(())
+    }
+
     fn take(&self, ttl: u64) -> String {
         format!("lock {} {ttl}", self.lock)
     }
@@ -165,11 +174,19 @@ fn survives(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
 /// Ours is renewed for as long as its process runs: only one that stands still loses it.
 fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
     let (mut us, mut them, mut third) = (table.us()?, table.them()?, table.us()?);
+    // Once after our time, when we know by ourselves that there is nothing to give back.
     us.must(&table.take(SHORT), "held")?;
     us.pause()?;
     them.must(&table.take(LONG), "held")?;
     us.go_on()?;
     us.must(&table.give_back(), "not-held")?;
+    third.must(&table.attempt(), "busy")?;
+    them.must(&table.give_back(), "unlocked")?;
+    // Once while we believe to hold it: it is the store that must not believe us.
+    us.must(&table.take(LONG), "held")?;
+    table.forget()?;
+    them.must(&table.take(LONG), "held")?;
+    us.must(&table.give_back(), "unlocked")?;
     third.must(&table.attempt(), "busy")?;
     them.must(&table.give_back(), "unlocked")
 }
