@@ -1,21 +1,20 @@
 //! One held claim: its clock, its renewal, its loss, its release. The only place that renews.
 
+mod ending;
+
 use crate::backend::{Grant, Lease, Standing};
 use crate::claim::{Claim, FencingToken};
 use crate::clock::Moment;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::What;
-use crate::guard::lost_error;
 use crate::loss::{Alarm, LossReason};
-use crate::patience::Insistence;
 use crate::reentry::Leaving;
 use crate::slot::{Afterwards, Slot, Teller};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// The bounds a caller set on a hold.
@@ -61,14 +60,6 @@ enum Phase {
     Held,
     Lost(LossReason),
     Over,
-}
-
-/// Where the lease was when a hold ended.
-enum Ending {
-    Here(Box<dyn Lease>),
-    Renewing,
-    /// It had been given back before.
-    Done,
 }
 
 /// A part of the ttl kept as distance from the store's own expiry, for clocks that do not run
@@ -369,155 +360,6 @@ impl Hold {
         if let Some(lease) = abandoned {
             self.core.spawn(self.clone().give_back_quietly(lease));
         }
-    }
-
-    /// One more guard shares the hold; `false` when it is ending.
-    pub(crate) fn add_stake(&self) -> bool {
-        let more = |stakes| (stakes > 0).then_some(stakes + 1);
-        let added = self.stakes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
-        if added {
-            self.tell_stakes(&mut self.state());
-        }
-        added
-    }
-
-    /// One guard less; `true` for the last one, which must end the hold.
-    fn drop_stake(&self) -> bool {
-        let is_last = self.stakes.fetch_sub(1, Ordering::AcqRel) == 1;
-        if !is_last {
-            self.tell_stakes(&mut self.state());
-        }
-        is_last
-    }
-
-    /// Tells the lease how many guards there are, if it is here; if not, that is done when it is
-    /// back.
-    fn tell_stakes(&self, state: &mut State) {
-        let stakes = self.stakes.load(Ordering::Acquire);
-        if let Slot::Here(lease) = &mut state.lease
-            && stakes > 0
-            && stakes != state.told
-        {
-            state.told = stakes;
-            lease.shared_by(stakes);
-        }
-    }
-
-    /// Ends this guard's part: the last one gives the claim back.
-    pub(crate) async fn release(self: Arc<Self>) -> Result<()> {
-        let was_lost = self.lost_reason();
-        let outcome = if !self.drop_stake() {
-            Ok(())
-        } else {
-            let (told, answer) = oneshot::channel();
-            match self.end(Afterwards::Release { told: Some(told) }) {
-                Ending::Here(lease) => self.clone().give_back(lease).await,
-                Ending::Renewing => self.released_after_renewal(answer).await,
-                Ending::Done => Ok(()),
-            }
-        };
-        match was_lost {
-            None => outcome,
-            Some(reason) => Err(lost_error(&self.claim.name, Some(reason))),
-        }
-    }
-
-    /// As [`release`](Self::release), in the background and without a caller to tell.
-    pub(crate) fn release_unattended(self: &Arc<Self>) {
-        if !self.drop_stake() {
-            return;
-        }
-        if let Ending::Here(lease) = self.end(Afterwards::Release { told: None }) {
-            self.core.spawn(self.clone().give_back_quietly(lease));
-        }
-    }
-
-    /// Ends this guard's part without giving the claim back: it runs out by itself.
-    pub(crate) fn detach(self: &Arc<Self>) {
-        if self.drop_stake() {
-            // The lease, if it is here, is dropped with the answer.
-            self.end(Afterwards::Forget);
-        }
-    }
-
-    /// Ends the hold, once: the lease if it is here; if a renewal has it, that will do with it
-    /// what `afterwards` says.
-    fn end(self: &Arc<Self>, afterwards: Afterwards) -> Ending {
-        match afterwards {
-            Afterwards::Forget => self.core.reentry.forget(self),
-            _ => self.state().leaving = self.core.reentry.leave(self),
-        }
-        let mut state = self.state();
-        if state.phase == Phase::Held {
-            state.phase = Phase::Over;
-            self.unschedule(&mut state);
-        }
-        match std::mem::replace(&mut state.lease, Slot::Given) {
-            Slot::Here(lease) => Ending::Here(lease),
-            Slot::Renewing(Afterwards::Return) => {
-                state.lease = Slot::Renewing(afterwards);
-                Ending::Renewing
-            }
-            other => {
-                state.lease = other;
-                Ending::Done
-            }
-        }
-    }
-
-    /// Waits for the release that follows a renewal under way, but not for a renewal that hangs:
-    /// after the deadline the claim is over anyway, and the release will still be made.
-    async fn released_after_renewal(&self, answer: oneshot::Receiver<Result<()>>) -> Result<()> {
-        let deadline = self.state().deadline;
-        tokio::select! {
-            answer = answer => answer.unwrap_or(Ok(())),
-            () = deadline.reached() => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("the store did not answer the release of {:?} in time", self.claim.name),
-            )),
-        }
-    }
-
-    /// How long the claim must stay although it is given back.
-    fn linger(&self) -> Duration {
-        let stay = self.bounds.min_hold.unwrap_or_default();
-        stay.saturating_sub(Moment::now().since(self.acquired))
-    }
-
-    /// Releases the lease, tries again in the background if the store does not answer, and
-    /// returns what the first try said.
-    async fn give_back(self: Arc<Self>, mut lease: Box<dyn Lease>) -> Result<()> {
-        let result = lease.release(self.linger()).await;
-        let leaving = self.state().leaving.take();
-        drop(leaving);
-        match &result {
-            Ok(()) => self.released(),
-            Err(error) => {
-                tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
-                let hold = self.clone();
-                self.core.spawn(async move {
-                    let mut insistence = Insistence::until_expiry_of(&hold.claim);
-                    while insistence.again().await {
-                        if lease.release(hold.linger()).await.is_ok() {
-                            return hold.released();
-                        }
-                    }
-                });
-            }
-        }
-        result
-    }
-
-    /// Tells of the release, unless the claim's end was told as a loss.
-    fn released(&self) {
-        if self.state().phase == Phase::Over {
-            self.core.events.emit(&self.claim, self.token, What::Released);
-        }
-    }
-
-    async fn give_back_quietly(self: Arc<Self>, lease: Box<dyn Lease>) {
-        // The error was logged, and is being retried.
-        let _ = self.give_back(lease).await;
     }
 }
 
