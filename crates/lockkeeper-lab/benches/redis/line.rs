@@ -131,7 +131,7 @@ pub(crate) fn one_name(url: &str, server: &Server) -> Result<()> {
         speed(&format!("{what}: of a BLPOP hand-over"), median(mine.clone()), median(least), 0.7);
         speed(&format!("{what}: of rslock"), median(mine), median(theirs), 1.8);
         let (ours, floor) = (middle(our_spread), middle(least_spread));
-        println!("{:<78}   {floor:>6.2}", format!("{what}: longest wait of the mean, BLPOP"));
+        println!("{:<92}   {floor:>6.2}", format!("{what}: longest wait of the mean, BLPOP"));
         at_most(&format!("{what}: longest wait of the mean"), ours, 3.0);
         let grants = f64::from(TASKS * TURNS) * f64::from(u32::try_from(ROUNDS)?);
         let sent = f64::from(u32::try_from(sent)?);

@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let lab = Lab::open()?;
     let server = lab.redis().start()?;
     let url = server.url();
-    println!("{:<58} {:>9} {:>9}   {:>6}", "redis", "ours", "theirs", "ratio");
+    println!("{:<72} {:>9} {:>9}   {:>6}", "redis", "ours", "theirs", "ratio");
     pairs::one_task(&url)?;
     pairs::many_tasks(&url)?;
     pairs::python(&url)?;

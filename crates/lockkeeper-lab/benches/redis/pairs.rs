@@ -1,6 +1,6 @@
 //! Acquire and release where nobody is in the way.
 
-use crate::figures::{each, median, speed};
+use crate::figures::{compared, each, median, speed};
 use anyhow::Result;
 use lockkeeper::Keeper;
 use lockkeeper_lab::interop::{Cache, Peer};
@@ -13,11 +13,27 @@ const VALUE: &str = "0123456789abcdef0123456789abcdef";
 const FREE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// The least a lock can be: SET NX PX, and a script that deletes what it set.
+/// The least that gives a token: the server's clock, and what the last one was is kept.
+const TAKE_NUMBERED: &str = "
+    local value, clock = redis.call('GET', KEYS[1]), redis.call('TIME')
+    if value and string.byte(value) == 88 then return 0 end
+    local token = clock[1] .. string.sub('00000' .. clock[2], -6)
+    redis.call('SET', KEYS[1], 'X' .. ARGV[1] .. token, 'PX', ARGV[2])
+    return token";
+const FREE_NUMBERED: &str = "
+    local value = redis.call('GET', KEYS[1])
+    if string.sub(value, 2, 33) ~= ARGV[1] then return 0 end
+    redis.call('SET', KEYS[1], 'F' .. string.sub(value, 34), 'PX', '60000')
+    return 1";
+
+/// The least a lock can be: SET NX PX, and a script that deletes what it set; or two scripts, if
+/// there is to be a token.
 #[derive(Clone)]
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
     free: redis::Script,
+    take_numbered: redis::Script,
+    free_numbered: redis::Script,
 }
 
 impl Bare {
@@ -28,7 +44,9 @@ impl Bare {
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(2)));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Self { connection, free: redis::Script::new(FREE) })
+        let [free, take_numbered, free_numbered] =
+            [FREE, TAKE_NUMBERED, FREE_NUMBERED].map(redis::Script::new);
+        Ok(Self { connection, free, take_numbered, free_numbered })
     }
 
     async fn pairs(mut self, key: String, count: u32) {
@@ -39,6 +57,20 @@ impl Bare {
             let mut free = self.free.prepare_invoke();
             let freed = free.key(&key).arg(VALUE).invoke_async::<i64>(&mut self.connection).await;
             assert_eq!(freed.expect("freed"), 1);
+        }
+    }
+}
+
+impl Bare {
+    async fn numbered_pairs(mut self, key: String, count: u32) {
+        for _ in 0..count {
+            let mut take = self.take_numbered.prepare_invoke();
+            let taken =
+                take.key(&key).arg(VALUE).arg(30_000).invoke_async::<u64>(&mut self.connection);
+            assert_ne!(taken.await.expect("taken"), 0);
+            let mut free = self.free_numbered.prepare_invoke();
+            let freed = free.key(&key).arg(VALUE).invoke_async::<i64>(&mut self.connection);
+            assert_eq!(freed.await.expect("freed"), 1);
         }
     }
 }
@@ -72,18 +104,24 @@ fn compare(url: &str, tasks: u32, count: u32, least: f64) -> Result<()> {
         let keeper = lockkeeper::connect(url).await?;
         let bare = Bare::open(url).await?;
         let manager = rslock::LockManager::new(vec![url.to_owned()]);
-        let (mut mine, mut floor, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut mine, mut floor, mut numbered, mut theirs] = [const { Vec::new() }; 4];
         for _ in 0..ROUNDS {
             let turns = count * tasks;
             mine.push(each(turns, all(tasks, |name| ours(keeper.clone(), name, count))).await);
-            let bare = || all(tasks, |name| bare.clone().pairs(format!("bare/{name}"), count));
-            floor.push(each(turns, bare()).await);
+            let run = || all(tasks, |name| bare.clone().pairs(format!("bare/{name}"), count));
+            floor.push(each(turns, run()).await);
+            let run =
+                || all(tasks, |name| bare.clone().numbered_pairs(format!("num/{name}"), count));
+            numbered.push(each(turns, run()).await);
             let peer = || all(tasks, |name| rslock(manager.clone(), format!("rs/{name}"), count));
             theirs.push(each(turns, peer()).await);
         }
         let (mine, what) = (median(mine), format!("acquire + release, {tasks} tasks and names"));
         speed(&format!("{what}: of bare commands"), mine, median(floor), least);
-        speed(&format!("{what}: of rslock"), mine, median(theirs), 1.0);
+        let (numbered, theirs) = (median(numbered), median(theirs));
+        compared(&format!("{what}: of two bare scripts with a token"), mine, numbered);
+        compared(&format!("{what}: those scripts, of rslock"), numbered, theirs);
+        speed(&format!("{what}: of rslock"), mine, theirs, 1.0);
         Ok(())
     })
 }

@@ -10,13 +10,17 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
     -- Hands over to one exclusive claim of a live keeper; everything else goes the long way.
     local next_id, rest, keeper, ttl = string.match(head, '^(%x+)\n0\n%d+\n()(%x+)\nx\n(%d+)\n')
     if next_id then
-      local alive = tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
       local clock = redis.call('TIME')
-      local span = math.min(tonumber(ttl), 2000, alive - clock[1] * 1000 - math.floor(clock[2] / 1000))
+      -- A keeper that asks is alive, and hears of it by the answer.
+      local here, span = keeper == string.sub(ARGV[3], 3), math.min(tonumber(ttl), 2000)
+      if not here then
+        local alive = tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
+        span = math.min(span, alive - clock[1] * 1000 - math.floor(clock[2] / 1000))
+      end
       local token = clock[1] .. string.sub('00000' .. clock[2], -6)
       if span > 0 and tonumber(token) > tonumber(last) then
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.sub(head, rest), 'PX', span)
-        if keeper == string.sub(ARGV[3], 3) then return { next_id, token } end
+        if here then return { next_id, token } end
         redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
         return 1
       end
