@@ -3,6 +3,7 @@
 use crate::{LONG, PATIENT, cases, eventually, keeper};
 use anyhow::{Context, Result};
 use lockkeeper_lab::server::{Lab, Server};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ cases!(
     a_wake_up_that_is_missed_is_made_up_for,
     a_hand_over_within_a_keeper_takes_no_message,
     one_who_was_struck_off_stands_in_line_again,
+    one_who_was_struck_off_is_missed_also_where_turns_are_short,
+    what_is_got_by_asking_again_lasts,
     a_waiter_whose_keeper_died_costs_its_sign_of_life,
     a_broken_lock_is_heard_of_at_once,
     newcomers_may_go_first_where_the_url_says_so,
@@ -101,6 +104,68 @@ async fn one_who_was_struck_off_stands_in_line_again(lab: &Lab) -> Result<()> {
     held.release().await?;
     for waiter in waiters {
         waiter.await??;
+    }
+    Ok(())
+}
+
+async fn one_who_was_struck_off_is_missed_also_where_turns_are_short(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let held = one.lock("short").ttl(LONG).acquire().await?;
+    let lock = two.lock("short").note("to be struck off").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await?.release().await });
+    let waiting = async |count: usize| {
+        eventually("they wait", async || {
+            Ok((one.show("short").await?.waiters.len() == count).then_some(()))
+        })
+        .await;
+    };
+    waiting(1).await;
+    // Others of its keeper ask all the time, which shows that the keeper lives.
+    let stop = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..3)
+        .map(|_| {
+            let (lock, stop) = (two.lock("short").ttl(LONG), stop.clone());
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = lock.acquire().await?;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    guard.release().await?;
+                }
+                Ok::<(), lockkeeper::Error>(())
+            })
+        })
+        .collect();
+    waiting(4).await;
+    server.redis()?.ask(&["LPOP", "lockkeeper:{short}:queue"])?;
+    held.release().await?;
+    waiter.await?.context("it gets its turn while the others go on")?;
+    stop.store(true, Ordering::Relaxed);
+    for other in others {
+        other.await??;
+    }
+    Ok(())
+}
+
+async fn what_is_got_by_asking_again_lasts(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    for barging in [true, false] {
+        let url = format!("{}?barging={barging}", server.url());
+        let (one, two) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
+        let held = one.lock("again").ttl(LONG).acquire().await?;
+        let lock = two.lock("again").ttl(LONG);
+        let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+        eventually("one waits", async || {
+            Ok((one.show("again").await?.waiters.len() == 1).then_some(()))
+        })
+        .await;
+        held.release().await?;
+        let got = waiter.await??;
+        // Longer than a sign of life counts, and shorter than it takes to renew.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        assert!(one.lock("again").try_acquire().await?.is_none(), "barging={barging}: two hold it");
+        assert!(!got.lost().is_cancelled());
+        got.release().await?;
     }
     Ok(())
 }

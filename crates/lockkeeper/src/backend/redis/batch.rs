@@ -7,7 +7,7 @@
 //! that is alone never waits.
 //!
 //! Nobody depends on another's future being polled on: what waits is sent by the runtime itself,
-//! when it has nothing else to do. And commands arrive in the order in which they were sent: a
+//! when it has nothing else to do, by the first of those where one waits. And commands arrive in the order in which they were sent: a
 //! withdrawal must not overtake what it withdraws, also if nobody waits for that any more.
 
 use super::roll::lock;
@@ -19,27 +19,41 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::task::coop::unconstrained;
 
 /// So many do not wait for more: the server works on them while the others are still to come.
 const ENOUGH: usize = 8;
+
+/// Longer than that none waits for a runtime that is busy elsewhere, while others go on.
+const LONG: Duration = Duration::from_millis(1);
 
 /// The commands of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// How many were sent, or are about to be, and are not answered.
     under_way: AtomicUsize,
-    /// Whether several went out together the last time.
-    crowded: AtomicBool,
-    waiting: Mutex<Vec<Arc<Mutex<Waiting>>>>,
+    waiting: Mutex<Line>,
     /// Held while what waits is handed to the connection.
     in_order: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    commands: Vec<Arc<Mutex<Waiting>>>,
+    /// Since when the first of them waits.
+    since: Option<Instant>,
+    /// When several went out together last.
+    crowded: Option<Instant>,
 }
 
 /// A command and whom to wake when it is answered.
 struct Waiting {
     stage: Stage,
     waker: Waker,
+    /// Where it is at home, which need not be where it is sent.
+    runtime: Option<Handle>,
     _under_way: UnderWay,
 }
 
@@ -57,8 +71,7 @@ impl Batch {
     /// it may have been sent or not; but it will not be sent after one that begins later.
     pub(super) async fn send(self: &Arc<Self>, mut wire: Wire, command: Cmd) -> RedisResult<Value> {
         let (under_way, others) = UnderWay::begin(self);
-        let alone = others == 0 && !self.crowded.load(Ordering::Relaxed);
-        if alone || wire.is_cluster() {
+        if wire.is_cluster() || (others == 0 && !lock(&self.waiting).is_crowded()) {
             return wire.req_packed_command(&command).await;
         }
         let ahead = async move { wire.req_packed_command(&command).await };
@@ -66,24 +79,22 @@ impl Batch {
         // is not possible there.
         let stage = Stage::Ahead(Box::pin(unconstrained(ahead)));
         let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-        let mine = Arc::new(Mutex::new(Waiting { stage, waker, _under_way: under_way }));
-        let waiting = {
-            let mut waiting = lock(&self.waiting);
-            waiting.push(mine.clone());
-            waiting.len()
-        };
-        if waiting == 1 {
-            self.send_when_idle();
-        } else if waiting >= ENOUGH {
+        let runtime = Handle::try_current().ok();
+        let waiting = Waiting { stage, waker, runtime, _under_way: under_way };
+        let mine = Arc::new(Mutex::new(waiting));
+        if lock(&self.waiting).push(mine.clone()) {
             self.send_all();
+        } else {
+            self.send_when_idle(mine.clone());
         }
         poll_fn(|context| lock(&mine).poll(context)).await
     }
 
-    /// Has what waits sent as soon as the runtime finds nothing else to do.
-    fn send_when_idle(self: &Arc<Self>) {
-        let waker =
-            Waker::from(Arc::new(Sender { batch: self.clone(), done: AtomicBool::new(false) }));
+    /// Has what waits sent as soon as the runtime finds nothing else to do. Everyone asks for that
+    /// where it runs: another place may not be idle for a long time.
+    fn send_when_idle(self: &Arc<Self>, mine: Arc<Mutex<Waiting>>) {
+        let sender = Sender { batch: self.clone(), mine, done: AtomicBool::new(false) };
+        let waker = Waker::from(Arc::new(sender));
         // Pending: the waker is kept until then.
         let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
     }
@@ -91,23 +102,57 @@ impl Batch {
     /// Hands what waits to the connection.
     fn send_all(&self) {
         let _in_order = lock(&self.in_order);
-        let waiting = std::mem::take(&mut *lock(&self.waiting));
-        self.crowded.store(waiting.len() > 1, Ordering::Relaxed);
-        for one in waiting {
+        let commands = lock(&self.waiting).take();
+        for one in commands {
             lock(&one).begin();
         }
+    }
+}
+
+impl Line {
+    /// Whether they do not wait any longer.
+    fn push(&mut self, command: Arc<Mutex<Waiting>>) -> bool {
+        self.commands.push(command);
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let count = self.commands.len();
+        count >= ENOUGH || (count > 1 && since.elapsed() > LONG)
+    }
+
+    fn take(&mut self) -> Vec<Arc<Mutex<Waiting>>> {
+        self.since = None;
+        if self.commands.len() > 1 {
+            self.crowded = Some(Instant::now());
+        }
+        std::mem::take(&mut self.commands)
+    }
+
+    fn is_crowded(&self) -> bool {
+        !self.commands.is_empty() || self.crowded.is_some_and(|last| last.elapsed() < LONG)
     }
 }
 
 impl Waiting {
     /// Puts it in the connection's line.
     fn begin(&mut self) {
-        if let Stage::Ahead(ahead) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.stage = Stage::Sent(ahead);
-            let waker = self.waker.clone();
-            if let Poll::Ready(answer) = self.poll(&mut Context::from_waker(&waker)) {
-                self.answer(answer);
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ahead(ahead) => self.stage = Stage::Sent(ahead),
+            given_up => {
+                self.stage = given_up;
+                return;
             }
+        }
+        // Its time limit is kept by its own runtime: this one may end before.
+        let runtime = self.runtime.clone();
+        let _at_home = runtime.as_ref().map(Handle::enter);
+        let waker = self.waker.clone();
+        if let Poll::Ready(answer) = self.poll(&mut Context::from_waker(&waker)) {
+            self.answer(answer);
+        }
+    }
+
+    fn give_up(&mut self) {
+        if matches!(self.stage, Stage::Ahead(_)) {
+            self.answer(Err(cut_off()));
         }
     }
 
@@ -132,7 +177,7 @@ impl Waiting {
                 answer
             }
             Stage::Answered(answer) => Poll::Ready(answer),
-            Stage::Over => Poll::Pending,
+            Stage::Over => Poll::Ready(Err(cut_off())),
         }
     }
 }
@@ -140,6 +185,7 @@ impl Waiting {
 /// Woken by the runtime when it is idle: then sends what waits.
 struct Sender {
     batch: Arc<Batch>,
+    mine: Arc<Mutex<Waiting>>,
     done: AtomicBool,
 }
 
@@ -153,11 +199,9 @@ impl Wake for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // The runtime ended first: those who wait are told.
+        // The runtime ended first: whoever waits for it is told.
         if !*self.done.get_mut() {
-            for one in std::mem::take(&mut *lock(&self.batch.waiting)) {
-                lock(&one).answer(Err(cut_off()));
-            }
+            lock(&self.mine).give_up();
         }
     }
 }

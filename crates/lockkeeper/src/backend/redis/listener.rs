@@ -3,7 +3,7 @@
 use super::channels::{Attention, Channels};
 use super::roll::{Roll, lock};
 use super::route::{Route, Wire};
-use crate::backend::LossReason;
+use crate::backend::{LossReason, Moment};
 use crate::error::Result;
 use redis::{PushInfo, PushKind, Value};
 use std::collections::HashSet;
@@ -32,6 +32,8 @@ pub(super) struct Listener {
     /// The number of the connection that is subscribed; zero when none is.
     listening: Arc<AtomicU64>,
     connection: Mutex<Current>,
+    /// When [`check_every`](Self::check_every) checked it last.
+    checked: std::sync::Mutex<Option<Moment>>,
 }
 
 #[derive(Default)]
@@ -48,7 +50,8 @@ type Subscribed = std::sync::Mutex<HashSet<String>>;
 impl Listener {
     pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
         let (channels, listening, connection) = (Arc::default(), Arc::default(), Mutex::default());
-        Self { route, channel, shards: false, roll, channels, listening, connection }
+        let checked = std::sync::Mutex::default();
+        Self { route, channel, shards: false, roll, channels, listening, connection, checked }
     }
 
     /// With `shards`, what locks of a cluster say is heard on the node that they are on.
@@ -132,6 +135,18 @@ impl Listener {
     pub(super) async fn try_for(&self, limit: Duration) {
         if !self.is_listening() {
             let _ = tokio::time::timeout(limit, self.ensure()).await;
+        }
+    }
+
+    /// Checks the connection in the background, unless that was done lately: whoever asks for it
+    /// may not be there for long enough.
+    pub(super) fn check_every(self: &Arc<Self>, pause: Duration) {
+        let now = Moment::now();
+        let mut checked = lock(&self.checked);
+        if checked.is_none_or(|checked| now.since(checked) >= pause) {
+            *checked = Some(now);
+            let this = self.clone();
+            tokio::spawn(async move { this.check().await });
         }
     }
 

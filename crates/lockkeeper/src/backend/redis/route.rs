@@ -221,7 +221,7 @@ impl Door {
     }
 
     fn tcp(&self, settings: TcpSettings) -> TcpSettings {
-        // What was not delivered when we let go of a connection is never to be: a claim that
+        // What has not left this machine when we let go of a connection is never to: a claim that
         // arrives after its withdrawal would hold the lock for nobody. And without delay: with it
         // up to two thirds of the throughput is lost.
         let settings = settings.set_nodelay(true).set_linger_time(Duration::ZERO);

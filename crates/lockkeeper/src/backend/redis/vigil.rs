@@ -20,7 +20,7 @@ pub(super) struct Vigil {
     /// Since when no sign of life was answered.
     silent_since: Mutex<Option<Moment>>,
     hurry: Notify,
-    roll_called: Mutex<Moment>,
+    roll_called: Mutex<Option<Moment>>,
 }
 
 /// When something is to be done for those who wait.
@@ -30,9 +30,16 @@ struct Due {
     sign: Moment,
     /// A look at the name, where there is a reason for one.
     look: Option<Moment>,
+    /// When the name was looked at last.
+    looked: Moment,
 }
 
 impl Due {
+    fn after_a_look(pause: Duration) -> Self {
+        let looked = Moment::now();
+        Self { sign: looked + pause, look: None, looked }
+    }
+
     fn first(self) -> Moment {
         self.look.map_or(self.sign, |look| look.min(self.sign))
     }
@@ -43,10 +50,10 @@ impl Vigil {
         Self {
             watch: Watch::new(()),
             members: Mutex::default(),
-            due: Mutex::new(Due { sign: Moment::now() + first, look: None }),
+            due: Mutex::new(Due::after_a_look(first)),
             silent_since: Mutex::default(),
             hurry: Notify::new(),
-            roll_called: Mutex::new(Moment::now()),
+            roll_called: Mutex::new(Some(Moment::now())),
         }
     }
 
@@ -62,9 +69,11 @@ impl Vigil {
         lock(&self.members).iter().cloned().collect()
     }
 
-    /// A sign of life was given, or is about to be: the next is due in `pause`.
-    pub(super) fn next_sign_in(&self, pause: Duration) {
-        lock(&self.due).sign = Moment::now() + pause;
+    /// A sign of life was given: the next is due in `pause`, but not later than `longest` after
+    /// the last look. Signs alone would not tell of a grant whose message was missed.
+    pub(super) fn next_sign_in(&self, pause: Duration, longest: Duration) {
+        let mut due = lock(&self.due);
+        due.sign = (Moment::now() + pause).min(due.looked + longest);
     }
 
     /// Whoever has the watch looks at the name within `pause`.
@@ -77,17 +86,20 @@ impl Vigil {
         }
         drop(due);
         if sooner {
+            // Whoever has the watch is among those who wait now, or is about to.
+            self.hurry.notify_waiters();
             self.hurry.notify_one();
         }
     }
 
     /// A look at the name is about to be taken, which is a sign of life too.
     pub(super) fn looking(&self, pause: Duration) {
-        *lock(&self.due) = Due { sign: Moment::now() + pause, look: None };
+        *lock(&self.due) = Due::after_a_look(pause);
     }
 
-    /// Whoever has the watch looks now.
+    /// Whoever has the watch looks now, and calls the roll.
     pub(super) fn hurry(&self) {
+        *lock(&self.roll_called) = None;
         self.look_within(Duration::ZERO);
     }
 
@@ -113,7 +125,7 @@ impl Vigil {
             limit.reached().await;
             let mut due = lock(&self.due);
             if (due.first() + span).remaining().is_zero() {
-                *due = Due { sign: Moment::now() + next, look: None };
+                *due = Due::after_a_look(next);
                 return;
             }
         }
@@ -122,9 +134,9 @@ impl Vigil {
     /// Whether it is time to call the roll again, by the one who asks.
     pub(super) fn calls_the_roll(&self, every: Duration) -> bool {
         let (now, mut last) = (Moment::now(), lock(&self.roll_called));
-        let due = now.since(*last) >= every;
+        let due = last.is_none_or(|last| now.since(last) >= every);
         if due {
-            *last = now;
+            *last = Some(now);
         }
         due
     }

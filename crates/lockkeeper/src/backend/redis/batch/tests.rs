@@ -86,7 +86,7 @@ async fn what_is_alone_is_sent_at_once() {
     let stage = Stage::new().await;
     let mut alone = pin!(stage.send("alone"));
     assert!(alone.as_mut().now_or_never().is_none());
-    assert!(lock(&stage.batch.waiting).is_empty());
+    assert!(lock(&stage.batch.waiting).commands.is_empty());
     assert_eq!(alone.await.unwrap(), said("alone"));
 }
 
@@ -146,12 +146,12 @@ async fn enough_do_not_wait_for_more() {
     let mut stage = Stage::new().await;
     let _busy = stage.busy();
     let mut all: Vec<_> = (0..ENOUGH).map(|_| Box::pin(stage.send("one"))).collect();
-    for one in &mut all[..ENOUGH - 1] {
+    assert!(all[0].as_mut().now_or_never().is_none());
+    assert_eq!(lock(&stage.batch.waiting).commands.len(), 1);
+    for one in &mut all[1..] {
         assert!(one.as_mut().now_or_never().is_none());
     }
-    assert_eq!(lock(&stage.batch.waiting).len(), ENOUGH - 1);
-    assert!(all[ENOUGH - 1].as_mut().now_or_never().is_none());
-    assert!(lock(&stage.batch.waiting).is_empty());
+    assert!(lock(&stage.batch.waiting).commands.is_empty());
     assert_eq!(stage.arrived(ENOUGH).await.len(), ENOUGH);
 }
 
@@ -172,4 +172,24 @@ async fn who_waits_on_a_runtime_that_ended_is_told() {
     let answer = tokio::time::timeout(Duration::from_secs(20), cut_off).await;
     let answer = answer.expect("it is told");
     assert!(answer == Ok(said("never")) || answer.is_err_and(|error| error.kind() == Cause::Io));
+}
+
+#[tokio::test]
+async fn one_that_another_runtime_sent_outlives_it() {
+    let stage = Stage::new().await;
+    let _busy = stage.busy();
+    let mut mine = Box::pin(stage.send("mine"));
+    assert!(mine.as_mut().now_or_never().is_none());
+    let mut theirs = Box::pin(stage.send("theirs"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            other.block_on(async {
+                assert!(theirs.as_mut().now_or_never().is_none());
+                tokio::task::yield_now().await;
+            });
+            assert!(lock(&stage.batch.waiting).commands.is_empty(), "they are sent there");
+        });
+    });
+    assert_eq!(mine.await.unwrap(), said("mine"));
 }

@@ -17,10 +17,15 @@ if again then
   if place then
     keep_waiting(claim.keeper)
     advance()
-    store()
     for _, holder in ipairs(holders) do
-      if holder.id == id then return holder.token end
+      if holder.id == id then
+        -- Whoever asks is told that it has it for its whole time.
+        holder.expires, holder.fresh = now + holder.ttl, true
+        store()
+        return holder.token
+      end
     end
+    store()
     return { 'queued', place, until_next(), digits(stamp()) }
   end
 end

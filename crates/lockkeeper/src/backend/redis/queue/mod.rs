@@ -35,7 +35,7 @@ pub struct Queue {
 #[derive(Debug)]
 pub(super) struct Shared {
     link: Link,
-    listener: Listener,
+    listener: Arc<Listener>,
     roll: Arc<Roll>,
     scripts: Scripts,
     prefix: String,
@@ -63,7 +63,7 @@ impl Queue {
         let roll = Arc::new(Roll::default());
         let link = link.telling(roll.clone());
         let channel = format!("{prefix}keeper:{keeper}");
-        let listener = Listener::new(link.route.clone(), channel, roll.clone());
+        let listener = Arc::new(Listener::new(link.route.clone(), channel, roll.clone()));
         listener.ensure().await?;
         let scripts = Scripts::new(&prefix);
         let (vigils, known_token) = (Mutex::default(), AtomicU64::new(0));

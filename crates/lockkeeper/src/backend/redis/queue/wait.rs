@@ -50,7 +50,7 @@ impl Queue {
                     shared.roll.seen_waiting(&place.id, Seen { sent, stamp });
                     patience.queued(number);
                     // To ask is a sign of life.
-                    vigil.next_sign_in(BEAT);
+                    vigil.next_sign_in(BEAT, LIFE / 2);
                     if next < BEAT {
                         vigil.look_within(next + A_MOMENT);
                     }
@@ -195,22 +195,18 @@ impl Shared {
 
     /// Beside the signs of life: those come on time also while nothing can be heard.
     async fn keep_listening(&self) -> Infallible {
-        let mut last_check = Moment::now();
         loop {
             if let Err(error) = self.listener.ensure().await {
                 tracing::debug!(%error, "nothing can be heard");
             }
             (Moment::now() + BEAT).reached().await;
-            if Moment::now().since(last_check) > ROLL_CALL / 2 {
-                last_check = Moment::now();
-                self.listener.check().await;
-            }
         }
     }
 
     async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
         let members = vigil.members();
         let sent = Moment::now();
+        self.listener.check_every(ROLL_CALL / 2);
         let beat = self.beat(keys, vigil.calls_the_roll(ROLL_CALL)).await?;
         vigil.answered();
         for id in &members {
