@@ -145,8 +145,8 @@ impl fmt::Display for Owner {
 pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
-    /// How far apart the tokens of two grants are. The room between is for hand-overs that a
-    /// store does not see.
+    /// How far apart the tokens of two grants are, except on Redis, where they are its clock in
+    /// microseconds. The room between is for hand-overs that a store does not see.
     pub const STEP: u64 = 1024;
 
     /// The token with this number; `None` for zero.

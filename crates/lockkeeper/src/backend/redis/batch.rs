@@ -7,8 +7,9 @@
 //! that is alone never waits.
 //!
 //! Nobody depends on another's future being polled on: what waits is sent by the runtime itself,
-//! when it has nothing else to do, by the first of those where one waits. And commands arrive in the order in which they were sent: a
-//! withdrawal must not overtake what it withdraws, also if nobody waits for that any more.
+//! on the first of the threads where one of them waits that has nothing else to do. And commands
+//! arrive in the order in which they were sent: a withdrawal must not overtake what it withdraws,
+//! also if nobody waits for that any more.
 
 use super::roll::lock;
 use super::route::Wire;
