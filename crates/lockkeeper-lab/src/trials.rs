@@ -1,5 +1,7 @@
 //! Tests that start servers of their own, and break them.
 
+pub mod encrypted;
+
 use crate::server::{Kind, Lab, missing};
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};

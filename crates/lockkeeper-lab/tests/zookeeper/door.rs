@@ -2,8 +2,9 @@
 
 use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper::ErrorKind;
 use lockkeeper_lab::server::{Certificates, Lab, Server};
+use lockkeeper_lab::trials::encrypted::{is_reached, is_refused_by_who_trusts, trusting};
 
 cases![
     locks_made_with_credentials_are_closed_to_others,
@@ -40,34 +41,13 @@ async fn locks_made_with_credentials_are_closed_to_others(lab: &Lab) -> Result<(
     Ok(())
 }
 
-/// The keeper of who trusts the server, and shows what `more` says.
-async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
-    let Certificates { authority, .. } = Certificates::in_folder(server.folder());
-    let url = format!("{}&ca={}{more}", server.url(), authority.display());
-    lockkeeper::connect(&url).await
-}
-
 async fn a_server_that_encrypts_is_reached(lab: &Lab) -> Result<()> {
-    let server = lab.zookeeper().tls().start()?;
-    let (one, two) = (trusting(&server, "").await?, trusting(&server, "").await?);
-    for _ in 0..20 {
-        let guard = one.lock("n").ttl(LONG).acquire().await?;
-        ensure!(two.lock("n").try_acquire().await?.is_none(), "it is not held");
-        let lock = two.lock("n").ttl(LONG);
-        let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await });
-        guard.release().await?;
-        waiter.await??.release().await?;
-    }
-    Ok(())
+    is_reached(&lab.zookeeper().tls().start()?).await
 }
 
 async fn a_server_that_cannot_prove_itself_is_refused(lab: &Lab) -> Result<()> {
     let (server, other) = (lab.zookeeper().tls().start()?, lab.zookeeper().tls().start()?);
-    let stranger = Certificates::in_folder(other.folder()).authority;
-    let error = lockkeeper::connect(&format!("{}&ca={}", server.url(), stranger.display())).await;
-    let error = error.err().context("it was believed")?;
-    ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
-    ensure!(error.to_string().contains("ca=FILE"), "{error}");
+    is_refused_by_who_trusts(&other, &server).await?;
     // Nor does who would not encrypt learn anything.
     let plain = lockkeeper::connect(&format!("zookeeper://{}", server.address())).await;
     ensure!(plain.is_err_and(|error| error.kind() == ErrorKind::Unavailable), "a plain greeting");

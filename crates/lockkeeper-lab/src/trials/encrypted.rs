@@ -1,0 +1,48 @@
+//! What every store owes whose server encrypts.
+
+use crate::server::{Certificates, Server};
+use anyhow::{Context, Result, ensure};
+use lockkeeper::{ErrorKind, Keeper};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// The keeper of who trusts the server, and shows what `more` says.
+///
+/// # Errors
+/// As [`lockkeeper::connect`].
+pub async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
+    let Certificates { authority, .. } = Certificates::in_folder(server.folder());
+    let url = format!("{}&ca={}{more}", server.url(), authority.display());
+    lockkeeper::connect(&url).await
+}
+
+/// Locks are taken and handed over on a server that encrypts.
+///
+/// # Errors
+/// When they are not.
+pub async fn is_reached(server: &Server) -> Result<()> {
+    let (one, two) = (trusting(server, "").await?, trusting(server, "").await?);
+    for _ in 0..20 {
+        let guard = one.lock("n").ttl(LONG).acquire().await?;
+        ensure!(two.lock("n").try_acquire().await?.is_none(), "it is not held");
+        let lock = two.lock("n").ttl(LONG);
+        let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await });
+        guard.release().await?;
+        waiter.await??.release().await?;
+    }
+    Ok(())
+}
+
+/// Who trusts only the authority of `other` does not believe the server, and says what to do.
+///
+/// # Errors
+/// When it does.
+pub async fn is_refused_by_who_trusts(other: &Server, server: &Server) -> Result<()> {
+    let stranger = Certificates::in_folder(other.folder()).authority;
+    let error = lockkeeper::connect(&format!("{}&ca={}", server.url(), stranger.display())).await;
+    let error = error.err().context("it was believed")?;
+    ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
+    ensure!(error.to_string().contains("ca=FILE"), "{error}");
+    Ok(())
+}
