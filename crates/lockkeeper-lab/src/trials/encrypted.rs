@@ -8,10 +8,7 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(30);
 
 /// The keeper of who trusts the server, and shows what `more` says.
-///
-/// # Errors
-/// As [`lockkeeper::connect`].
-pub async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
+async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
     let Certificates { authority, .. } = Certificates::in_folder(server.folder());
     let url = format!("{}&ca={}{more}", server.url(), authority.display());
     lockkeeper::connect(&url).await
@@ -44,5 +41,29 @@ pub async fn is_refused_by_who_trusts(other: &Server, server: &Server) -> Result
     let error = error.err().context("it was believed")?;
     ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
     ensure!(error.to_string().contains("ca=FILE"), "{error}");
+    Ok(())
+}
+
+/// The server lets in who shows the certificate it asks for; nobody with none or one made for
+/// `other`, which ends in one of `kinds` and says what to do.
+///
+/// # Errors
+/// When it does not, or lets them in.
+pub async fn asks_for_a_certificate(
+    server: &Server,
+    other: &Server,
+    kinds: &[ErrorKind],
+) -> Result<()> {
+    let shown = |server: &Server| {
+        let Certificates { client, client_key, .. } = Certificates::in_folder(server.folder());
+        format!("&cert={}&key={}", client.display(), client_key.display())
+    };
+    let keeper = trusting(server, &shown(server)).await?;
+    keeper.lock("n").ttl(LONG).acquire().await?.release().await?;
+    for (what, more) in [("none", String::new()), ("a stranger's", shown(other))] {
+        let error = trusting(server, &more).await.err().context("let in")?;
+        ensure!(kinds.contains(&error.kind()), "{what}: {error:?}");
+        ensure!(error.to_string().contains("cert=FILE"), "{what}: {error}");
+    }
     Ok(())
 }

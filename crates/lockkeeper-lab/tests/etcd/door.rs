@@ -1,10 +1,12 @@
 //! Getting in where etcd encrypts.
 
-use crate::{LONG, cases};
+use crate::cases;
 use anyhow::{Context, Result, ensure};
 use lockkeeper::ErrorKind;
-use lockkeeper_lab::server::{Certificates, Lab, Server};
-use lockkeeper_lab::trials::encrypted::{is_reached, is_refused_by_who_trusts, trusting};
+use lockkeeper_lab::server::{Certificates, Lab};
+use lockkeeper_lab::trials::encrypted::{
+    asks_for_a_certificate, is_reached, is_refused_by_who_trusts,
+};
 
 cases!(
     a_server_that_encrypts_is_reached,
@@ -39,18 +41,6 @@ async fn who_encrypts_and_who_does_not_are_told_apart(lab: &Lab) -> Result<()> {
 async fn a_server_that_asks_for_a_certificate_gets_one(lab: &Lab) -> Result<()> {
     let server = lab.etcd().client_certificates().start()?;
     let other = lab.etcd().tls().start()?;
-    let shown = |server: &Server| {
-        let Certificates { client, client_key, .. } = Certificates::in_folder(server.folder());
-        format!("&cert={}&key={}", client.display(), client_key.display())
-    };
-    let keeper = trusting(&server, &shown(&server)).await?;
-    keeper.lock("n").ttl(LONG).acquire().await?.release().await?;
-    for (what, more) in [("none", String::new()), ("a stranger's", shown(&other))] {
-        let error = trusting(&server, &more).await.err().context("let in")?;
-        // The end of the connection may be quicker than the word that says why.
-        let kinds = [ErrorKind::Denied, ErrorKind::Unavailable];
-        ensure!(kinds.contains(&error.kind()), "{what}: {error:?}");
-        ensure!(error.to_string().contains("cert=FILE"), "{what}: {error}");
-    }
-    Ok(())
+    // The end of the connection may be quicker than the word that says why.
+    asks_for_a_certificate(&server, &other, &[ErrorKind::Denied, ErrorKind::Unavailable]).await
 }

@@ -3,8 +3,10 @@
 use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::ErrorKind;
-use lockkeeper_lab::server::{Certificates, Lab, Server};
-use lockkeeper_lab::trials::encrypted::{is_reached, is_refused_by_who_trusts, trusting};
+use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::trials::encrypted::{
+    asks_for_a_certificate, is_reached, is_refused_by_who_trusts,
+};
 
 cases![
     locks_made_with_credentials_are_closed_to_others,
@@ -57,18 +59,7 @@ async fn a_server_that_cannot_prove_itself_is_refused(lab: &Lab) -> Result<()> {
 async fn a_server_that_asks_for_a_certificate_gets_one(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().client_certificates().start()?;
     let other = lab.zookeeper().tls().start()?;
-    let shown = |server: &Server| {
-        let Certificates { client, client_key, .. } = Certificates::in_folder(server.folder());
-        format!("&cert={}&key={}", client.display(), client_key.display())
-    };
-    let keeper = trusting(&server, &shown(&server)).await?;
-    keeper.lock("n").ttl(LONG).acquire().await?.release().await?;
-    for (what, more) in [("none", String::new()), ("a stranger's", shown(&other))] {
-        let error = trusting(&server, &more).await.err().context("let in")?;
-        ensure!(error.kind() == ErrorKind::Denied, "{what}: {error:?}");
-        ensure!(error.to_string().contains("cert=FILE"), "{what}: {error}");
-    }
-    Ok(())
+    asks_for_a_certificate(&server, &other, &[ErrorKind::Denied]).await
 }
 
 async fn nobody_there_is_said_so(lab: &Lab) -> Result<()> {

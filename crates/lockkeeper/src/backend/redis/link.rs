@@ -239,11 +239,12 @@ impl Link {
 
     fn let_go(&self, number: u64) {
         let mut current = self.current();
-        if current.number == number {
-            current.line = None;
-            self.idle().clear();
+        // Once for all whose answers are lost with it.
+        if current.number != number || current.line.take().is_none() {
+            return;
         }
         drop(current);
+        self.idle().clear();
         if let Some(roll) = &self.hearers {
             roll.hurry();
         }
