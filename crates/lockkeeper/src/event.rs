@@ -6,6 +6,7 @@ use crate::name::Name;
 use futures_util::Stream;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 use tokio::sync::broadcast;
@@ -27,6 +28,8 @@ pub struct Event {
     pub mode: Mode,
     /// By whom.
     pub owner: Owner,
+    /// What the claim's [`note`](crate::Lock::note) says.
+    pub note: Arc<str>,
     /// The grant's token, once there is one.
     pub token: Option<FencingToken>,
     /// What happened.
@@ -131,8 +134,15 @@ impl EventSink {
             What::Broken { reason } => tracing::warn!(name, token = number, reason, "broken"),
         }
         if self.0.receiver_count() > 0 {
-            let (name, owner) = (claim.name.clone(), claim.owner.clone());
-            let event = Event { at: SystemTime::now(), name, mode: claim.mode, owner, token, what };
+            let event = Event {
+                at: SystemTime::now(),
+                name: claim.name.clone(),
+                mode: claim.mode,
+                owner: claim.owner.clone(),
+                note: claim.note.clone(),
+                token,
+                what,
+            };
             // Fails when the last reader left just now, which is no concern of ours.
             let _ = self.0.send(event);
         }

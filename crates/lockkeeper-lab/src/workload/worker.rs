@@ -8,7 +8,7 @@ use crate::history::{Mode, Refusal, What};
 use anyhow::Result;
 use clap::Args;
 use lockkeeper::event::What as Told;
-use lockkeeper::{ErrorKind, Guard, Keeper, Lock, Owner};
+use lockkeeper::{ErrorKind, Guard, Keeper, Lock};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ use std::time::{Duration, SystemTime};
 /// How long a claim waits before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which client and claim an owner stands for, and its guard once there is one.
-type Owners = HashMap<Owner, (String, u64, Weak<Guard>)>;
+/// Which client and claim a note stands for, and its guard once there is one.
+type Notes = HashMap<String, (String, u64, Weak<Guard>)>;
 
 /// What every process of a run is told to do.
 #[derive(Debug, Clone, Args)]
@@ -77,7 +77,7 @@ struct Shared {
     keeper: Keeper,
     recorder: Recorder,
     claims: AtomicU64,
-    owners: Mutex<Owners>,
+    notes: Mutex<Notes>,
     stop: Arc<AtomicBool>,
 }
 
@@ -107,8 +107,7 @@ pub(crate) async fn labour(
     stop: Arc<AtomicBool>,
 ) -> Result<()> {
     let claims = AtomicU64::new(post.number << 32);
-    let shared =
-        Arc::new(Shared { post, keeper, recorder, claims, owners: Mutex::default(), stop });
+    let shared = Arc::new(Shared { post, keeper, recorder, claims, notes: Mutex::default(), stop });
     let told = tokio::spawn(listen(shared.clone()));
     let clients: Vec<_> = (0..shared.post.orders.clients)
         .map(|task| tokio::spawn(client(shared.clone(), task)))
@@ -126,8 +125,8 @@ impl Shared {
         Duration::from_millis(self.post.orders.ttl_ms)
     }
 
-    fn owners(&self) -> MutexGuard<'_, Owners> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,7 +134,7 @@ impl Shared {
 async fn listen(shared: Arc<Shared>) {
     let mut events = shared.keeper.events();
     while let Some(event) = events.next().await {
-        let known = shared.owners().get(&event.owner).cloned();
+        let known = shared.notes().get(&*event.note).cloned();
         let Some((client, claim, guard)) = known else { continue };
         match event.what {
             Told::Queued { .. } => {
@@ -189,10 +188,14 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
         Work::Permits => Mode::Permit(2),
     };
     let claim = shared.claims.fetch_add(1, Ordering::SeqCst);
-    let owner = shared.keeper.owner("lab");
-    shared.owners().insert(owner.clone(), (client.to_owned(), claim, Weak::new()));
+    let note = claim.to_string();
+    shared.notes().insert(note.clone(), (client.to_owned(), claim, Weak::new()));
     shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
-    let lock = lock_of(&shared.keeper, &name, mode).owner(&owner).ttl(shared.ttl());
+    let mut lock = lock_of(&shared.keeper, &name, mode).note(&note).ttl(shared.ttl());
+    // Whoever might be entered again is not treated as those who cannot be.
+    if dice.roll(4) == 0 {
+        lock = lock.owner(&shared.keeper.owner("lab"));
+    }
     let granted = ask(shared, dice, &lock).await;
     match granted {
         Err(how) => shared.recorder.note(client, What::Refused { claim, how }),
@@ -201,9 +204,8 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
             let valid_until = at + nanos(guard.remaining());
             let token = guard.token().map_or(0, |token| token.get());
             let guard = Arc::new(guard);
-            shared
-                .owners()
-                .insert(owner.clone(), (client.to_owned(), claim, Arc::downgrade(&guard)));
+            let known = (client.to_owned(), claim, Arc::downgrade(&guard));
+            shared.notes().insert(note.clone(), known);
             shared.recorder.write(at, client, What::Granted { claim, token, valid_until });
             let by = Writer { client, claim, name: &name, token };
             let toil = Duration::from_millis(1 + dice.roll(shared.post.orders.toil_ms));
@@ -215,7 +217,7 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
             release(shared, client, claim, guard).await;
         }
     }
-    shared.owners().remove(&owner);
+    shared.notes().remove(&note);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod forgetting;
 mod full;
 mod likeness;
 mod messages;
+mod passing;
 mod reaching;
 mod shards;
 
@@ -27,6 +28,7 @@ fn main() -> Result<()> {
         reaching::CASES,
         connections::CASES,
         messages::CASES,
+        passing::CASES,
         forgetting::CASES,
         full::CASES,
         likeness::CASES,

@@ -48,6 +48,7 @@ mod route;
 mod scan;
 mod script;
 mod sequence;
+mod tenure;
 mod trouble;
 mod vigil;
 

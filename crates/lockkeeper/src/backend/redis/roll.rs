@@ -1,5 +1,6 @@
 //! Which claims of this keeper wait, and which are held.
 
+use super::tenure::{Bid, Inheritance};
 use super::vigil::Vigil;
 use crate::backend::{Alarm, LossReason, Moment};
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ pub(super) struct Roll {
 #[derive(Debug)]
 struct Waiter {
     vigil: Arc<Vigil>,
+    bid: Arc<Bid>,
     seen: Option<Seen>,
     call: oneshot::Sender<Called>,
 }
@@ -32,10 +34,12 @@ pub(super) struct Seen {
 }
 
 /// What a waiter is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Called {
-    /// Granted, at some time after `seen`.
-    Granted { token: u64, seen: Moment },
+    /// Granted, at some time after `seen`; and who of this keeper stands behind it in line.
+    Granted { token: u64, seen: Moment, heirs: Vec<String> },
+    /// Passed on by the one before, of this keeper too.
+    Inherited(Inheritance),
     /// Found granted by a request sent then, with so much time left.
     Found { token: u64, sent: Moment, left: Duration },
     /// Our place may be lost, or the name free: ask again.
@@ -49,11 +53,12 @@ impl Roll {
         &self,
         id: &str,
         vigil: &Arc<Vigil>,
+        bid: &Arc<Bid>,
         seen: Option<Seen>,
     ) -> oneshot::Receiver<Called> {
         let (call, called) = oneshot::channel();
         vigil.join(id);
-        let waiter = Waiter { vigil: vigil.clone(), seen, call };
+        let waiter = Waiter { vigil: vigil.clone(), bid: bid.clone(), seen, call };
         lock(&self.waiters).insert(id.to_owned(), waiter);
         called
     }
@@ -79,12 +84,27 @@ impl Roll {
 
     /// Passes on the message that a claim was granted.
     pub(super) fn granted(&self, id: &str, token: u64) {
+        self.granted_since(id, token, None, Vec::new());
+    }
+
+    /// As [`granted`](Self::granted), after `since` if that is known, and who of this keeper is
+    /// behind it.
+    pub(super) fn granted_since(
+        &self,
+        id: &str,
+        token: u64,
+        since: Option<Moment>,
+        heirs: Vec<String>,
+    ) {
         let mut waiters = lock(&self.waiters);
         let Some(waiter) = waiters.get(id) else { return };
         let called = match waiter.seen {
             None => Called::AskAgain,
             Some(seen) if token <= seen.stamp => return,
-            Some(seen) => Called::Granted { token, seen: seen.sent },
+            Some(seen) => {
+                let seen = since.map_or(seen.sent, |since| since.max(seen.sent));
+                Called::Granted { token, seen, heirs }
+            }
         };
         if let Some(waiter) = waiters.remove(id) {
             waiter.end(id, Some(called));
@@ -95,6 +115,13 @@ impl Roll {
         if let Some(waiter) = lock(&self.waiters).remove(id) {
             waiter.end(id, Some(called));
         }
+    }
+
+    /// Takes one who waits off the roll, to be told something by the caller: nobody else will.
+    pub(super) fn call_up(&self, id: &str) -> Option<CalledUp> {
+        let Waiter { vigil, bid, call, .. } = lock(&self.waiters).remove(id)?;
+        vigil.leave(id);
+        Some(CalledUp { bid, call })
     }
 
     pub(super) fn forget(&self, id: &str) {
@@ -112,8 +139,9 @@ impl Roll {
         lock(&self.alarms).insert(id.to_owned(), alarm);
     }
 
-    pub(super) fn unwatch(&self, id: &str) {
-        lock(&self.alarms).remove(id);
+    /// Whether it was watched until now, and not found lost.
+    pub(super) fn unwatch(&self, id: &str) -> bool {
+        lock(&self.alarms).remove(id).is_some()
     }
 
     pub(super) fn ring(&self, id: &str, reason: LossReason) {
@@ -123,6 +151,13 @@ impl Roll {
             alarm.ring(reason);
         }
     }
+}
+
+/// One who waits, about to be told.
+#[derive(Debug)]
+pub(super) struct CalledUp {
+    pub(super) bid: Arc<Bid>,
+    pub(super) call: oneshot::Sender<Called>,
 }
 
 impl Waiter {

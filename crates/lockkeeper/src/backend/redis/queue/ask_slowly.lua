@@ -33,7 +33,7 @@ if not (barging and form == 'G') then advance() end
 
 claim.expires, claim.fresh = now + claim.ttl, true
 for _, holder in ipairs(holders) do
-  if holder.owner == claim.owner then
+  if holder.owner == claim.owner and holder.owner ~= holder.id then
     local covers = holder.mode == 'x' or string.sub(holder.mode, 1, 1) == string.sub(mode, 1, 1)
     if covers then
       claim.token = holder.token

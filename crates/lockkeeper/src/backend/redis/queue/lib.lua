@@ -8,11 +8,14 @@
 -- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each. One without an
 -- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
 -- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
+-- A claim whose owner was not named has its own id for one. Nobody enters it again, so that it may
+-- pass the name on to the next of its keeper before the store hears of it.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
 -- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, t the last token
 -- where it is ahead of the clock.
 local LIFE = 2000
 local KEPT = 60000
+local ROOM = 16
 local CHANNEL = '@PREFIX@keeper:'
 
 local clock = redis.call('TIME')
@@ -105,6 +108,14 @@ local function place_of(id)
   end
 end
 
+-- Takes those out of the queue whose ids, each with a blank behind it, are given.
+local function leave_line(ids)
+  for id in string.gmatch(ids, '%x+') do
+    local _, record = place_of(id)
+    if record then redis.call('LREM', KEYS[2], 1, record) end
+  end
+end
+
 local function fits(mode)
   if mode == 'x' then return #holders == 0 end
   local limit, tokens, places = tonumber(string.sub(mode, 2)), {}, 0
@@ -126,13 +137,10 @@ local function extend(key, span)
 end
 
 -- Above every token given before, by the clock; and by the counter, should the clock have gone
--- back: then the counter is kept until the clock has caught up with it.
+-- back. Above also those of claims of a keeper that passed the name on and that the store has not
+-- heard of yet.
 local function next_token()
-  last = math.max(last + 1, micros)
-  if last > micros then
-    redis.call('HSET', KEYS[3], 't', digits(last))
-    extend(KEYS[3], math.floor(last / 1000) - now + KEPT)
-  end
+  last = math.max(last + ROOM, micros)
   return last
 end
 
@@ -155,7 +163,8 @@ local function advance()
     local head = redis.call('LINDEX', KEYS[2], 0)
     if not head then return end
     local claim = read(head)
-    local alive = alive_until(claim.keeper)
+    -- A keeper that asks is alive, and counts from its asking.
+    local alive = claim.keeper == here and now + LIFE or alive_until(claim.keeper)
     if alive <= now then
       redis.call('LPOP', KEYS[2])
       redis.call('HDEL', KEYS[3], 'a' .. claim.keeper)
@@ -183,6 +192,11 @@ local function keep_waiting(keeper)
 end
 
 local function store()
+  if last > micros then
+    -- The clock went back: the counter is kept until it has caught up.
+    redis.pcall('HSET', KEYS[3], 't', digits(last))
+    extend(KEYS[3], math.floor(last / 1000) - now + KEPT)
+  end
   local first = holders[1]
   if #holders == 1 and first.mode == 'x' then
     if first.field then redis.call('HDEL', KEYS[3], first.field) end

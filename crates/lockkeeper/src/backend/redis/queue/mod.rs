@@ -1,5 +1,6 @@
 //! `recipe=queue`: an ordered queue of claims, those at its head hold the name.
 
+mod lease;
 mod record;
 mod scripts;
 mod view;
@@ -10,15 +11,17 @@ use super::link::Link;
 use super::listener::Listener;
 use super::roll::Roll;
 use super::sequence;
+use super::tenure::{Bid, Tenure, Vouched};
 use super::vigil::Vigil;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Moment, Name, Patience, Sequencer, Standing,
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, LossReason, Moment, Name,
+    Patience, Sequencer, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
+use lease::QueueLease;
 use redis::Value;
-use scripts::{Asked, Scripts, number, text};
+use scripts::{Asked, Scripts, ids, number, text, with_blanks};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,10 +85,12 @@ impl Queue {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    fn grant(&self, place: Place, ttl: Duration, got: Got) -> Grant {
-        let Got { token, sent, valid_for } = got;
+    fn grant(&self, place: Place, bid: Arc<Bid>, got: Got) -> Grant {
+        let Got { token, vouched, tenure } = got;
         self.shared.known_token.fetch_max(token, Ordering::Relaxed);
-        let lease = QueueLease { shared: self.shared.clone(), place, ttl };
+        let (shared, passed_on) = (self.shared.clone(), None);
+        let lease = QueueLease { shared, place, bid, token, vouched, tenure, passed_on };
+        let Vouched { sent, valid_for } = vouched;
         Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
     }
 }
@@ -101,11 +106,11 @@ impl Backend for Queue {
             return self.wait(claim, patience).await;
         }
         let place = self.shared.place(claim);
+        let bid = Arc::new(self.shared.bid(claim, &place.id));
         let sent = Moment::now();
-        match self.shared.ask(claim, &place, false, false).await? {
+        match self.shared.ask(claim, &place, &bid, false, false).await? {
             Asked::Granted(token) => {
-                let got = Got { token, sent, valid_for: claim.ttl };
-                Ok(Some(self.grant(place, claim.ttl, got)))
+                Ok(Some(self.grant(place, bid, Got::by_asking(token, sent, claim))))
             }
             Asked::Uncovered(mode) => Err(mode.upgrade_refused(&claim.name, claim.mode)),
             Asked::Busy | Asked::Queued { .. } => Ok(None),
@@ -113,7 +118,7 @@ impl Backend for Queue {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.shared.release(&self.shared.place(claim), Duration::ZERO, true).await
+        self.shared.release(&self.shared.place(claim), Duration::ZERO, true, None).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -138,45 +143,27 @@ struct Place {
     id: String,
 }
 
-/// What was granted, to a request sent then.
+/// What was granted.
 #[derive(Debug)]
 struct Got {
     token: u64,
-    sent: Moment,
-    valid_for: Duration,
+    vouched: Vouched,
+    tenure: Option<Arc<Tenure>>,
 }
 
+impl Got {
+    /// By an answer to a request sent then, for the whole ttl.
+    fn by_asking(token: u64, sent: Moment, claim: &Claim) -> Self {
+        Self { token, vouched: Vouched { sent, valid_for: claim.ttl }, tenure: None }
+    }
+}
+
+/// What the store may not have heard of one that gives its claim back.
 #[derive(Debug)]
-struct QueueLease {
-    shared: Arc<Shared>,
-    place: Place,
-    ttl: Duration,
-}
-
-#[async_trait]
-impl Lease for QueueLease {
-    async fn renew(&mut self) -> Result<Standing> {
-        let standing = self.shared.renew(&self.place, self.ttl).await?;
-        // So that we hear of a broken lock at once, not at the next renewal.
-        self.shared.listener.try_for(self.ttl / 10).await;
-        Ok(standing)
-    }
-
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        self.shared.roll.unwatch(&self.place.id);
-        self.shared.release(&self.place, linger, false).await
-    }
-
-    fn watch(&mut self, alarm: Alarm) {
-        self.shared.roll.watch(&self.place.id, alarm);
-    }
-}
-
-impl Drop for QueueLease {
-    fn drop(&mut self) {
-        // A detached claim has no one left to alarm.
-        self.shared.roll.unwatch(&self.place.id);
-    }
+struct Passed<'a> {
+    token: u64,
+    /// Who may be on record in its place.
+    before: &'a [String],
 }
 
 #[async_trait]
@@ -234,6 +221,7 @@ impl Shared {
         Place { keys, id }: &Place,
         linger: Duration,
         may_be_queued: bool,
+        passed: Option<Passed<'_>>,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
         let mut terms = Vec::with_capacity(2 + self.keeper.len());
@@ -243,12 +231,27 @@ impl Shared {
         if !self.link.route.is_cluster() {
             terms.extend(self.keeper.as_bytes());
         }
-        let arguments = [id.as_bytes(), linger.as_bytes(), &terms];
-        let answer = self.link.call(&self.scripts.release, &keys.all(), &arguments).await?;
+        let (token, before) = match passed {
+            Some(Passed { token, before }) if !before.is_empty() => {
+                (token.to_string(), with_blanks(before))
+            }
+            _ => Default::default(),
+        };
+        let arguments =
+            [id.as_bytes(), linger.as_bytes(), &terms, token.as_bytes(), before.as_bytes()];
+        let few = if before.is_empty() { &arguments[..3] } else { &arguments };
+        let sent = Moment::now();
+        let answer = self.link.call(&self.scripts.release, &keys.all(), few).await?;
         if let Value::Array(granted) = &answer {
-            for granted in granted.chunks_exact(2) {
+            let granted = granted.chunks_exact(2);
+            let mut heirs = match granted.remainder() {
+                [Value::Array(heirs)] => ids(heirs).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            for granted in granted {
                 if let (Some(id), Some(token)) = (text(&granted[0]), number(&granted[1])) {
-                    self.roll.granted(id, token);
+                    let heirs = std::mem::take(&mut heirs);
+                    self.roll.granted_since(id, token, Some(sent), heirs);
                 }
             }
         }

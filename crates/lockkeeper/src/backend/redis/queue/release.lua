@@ -1,6 +1,9 @@
 -- ARGV: id, ms to stay, two flags: may be in the queue, newcomers may go first; and behind the flags
 -- the keeper that asks, if it is to hear of its own claims that come next by the answer: they need
--- no message then. Returns their ids and tokens; where there are none, whether it was held.
+-- no message then; the token, and who may have had the name before this one and given it up to it
+-- (each id with a blank behind it). Returns the ids and tokens of those who come next, and if there
+-- is one that holds alone, which of its keeper's are next in line; where there are none, whether it
+-- was held.
 local value = redis.call('GET', KEYS[1])
 local letter, id = value and string.byte(value), ARGV[1]
 if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #id + 2) == id .. '\n' then
@@ -20,7 +23,7 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
       local token = clock[1] .. string.sub('00000' .. clock[2], -6)
       if span > 0 and tonumber(token) > tonumber(last) then
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.sub(head, rest), 'PX', span)
-        if here then return { next_id, token } end
+        if here then return { next_id, token, heirs_of(keeper) } end
         redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
         return 1
       end

@@ -1,7 +1,16 @@
 local id, linger = ARGV[1], tonumber(ARGV[2])
 local queued, barging = string.sub(ARGV[3], 1, 1) == '1', string.sub(ARGV[3], 2, 2) == '1'
+local before = ARGV[5] or ''
 here = string.sub(ARGV[3], 3)
 load()
+-- What was passed on to this one, it gives back.
+for _, holder in ipairs(holders) do
+  if string.find(before, holder.id .. ' ', 1, true) then
+    if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
+    holder.id, holder.field, holder.token = id, nil, tonumber(ARGV[4])
+    last = math.max(last, holder.token)
+  end
+end
 local found = 0
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
@@ -15,11 +24,9 @@ for _, holder in ipairs(holders) do
   end
 end
 if linger == 0 then drop(function(holder) return holder.id == id end) end
-if queued then
-  local _, record = place_of(id)
-  if record then redis.call('LREM', KEYS[2], 1, record) end
-end
-if found == 0 and not queued then return 0 end
+if queued then leave_line(id .. ' ') end
+if before ~= '' then leave_line(before .. id .. ' ') end
+if found == 0 and not queued and before == '' then return 0 end
 if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
   if head then

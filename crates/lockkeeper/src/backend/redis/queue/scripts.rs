@@ -3,6 +3,7 @@
 use super::{Place, Shared, flags, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::script::Script;
+use crate::backend::redis::tenure::{Bid, Step};
 use crate::backend::{Claim, Mode};
 use crate::error::Result;
 use redis::Value;
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub(super) struct Scripts {
     pub(super) ask: Script,
     pub(super) release: Script,
+    pub(super) succeed: Script,
     pub(super) renew: Script,
     pub(super) leave: Script,
     pub(super) beat: Script,
@@ -30,10 +32,13 @@ impl Scripts {
         let quick = |quick: &str, slow: &str| {
             Script::new(format!("{}{library}{slow}", quick.replace("@PREFIX@", &prefix)))
         };
+        let telling =
+            |one: &str, slow: &str| quick(&[include_str!("heirs.lua"), one].concat(), slow);
         let plain = |body: &str| Script::new(format!("{library}{body}"));
         Self {
             ask: quick(include_str!("ask.lua"), include_str!("ask_slowly.lua")),
-            release: quick(include_str!("release.lua"), include_str!("release_slowly.lua")),
+            release: telling(include_str!("release.lua"), include_str!("release_slowly.lua")),
+            succeed: telling(include_str!("succeed.lua"), include_str!("succeed_slowly.lua")),
             renew: Script::new(include_str!("renew.lua")),
             leave: plain(include_str!("leave.lua")),
             beat: plain(include_str!("beat.lua")),
@@ -82,23 +87,34 @@ pub(super) struct Beat {
 }
 
 impl Shared {
+    pub(super) fn bid(&self, claim: &Claim, id: &str) -> Bid {
+        let (mode, ttl) = (code_of(claim.mode), claim.ttl.as_millis());
+        let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
+        let whom = one_line(&claim.whom);
+        let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{whom}\n{note}");
+        // To be vouched for by replicas takes a word from the store.
+        let alone = claim.mode == Mode::Exclusive
+            && owner.id() == id
+            && !self.barging
+            && !self.link.asks_replicas();
+        Bid { ttl: claim.ttl, record, alone }
+    }
+
     pub(super) async fn ask(
         &self,
         claim: &Claim,
         Place { keys, id }: &Place,
+        bid: &Bid,
         may_queue: bool,
         again: bool,
     ) -> Result<Asked> {
         let ttl = claim.ttl.as_millis().to_string();
-        let (mode, whom) = (code_of(claim.mode), one_line(&claim.whom));
-        let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
-        let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{whom}\n{note}");
         let exclusive = claim.mode == Mode::Exclusive;
         let first = flags([exclusive, may_queue, again, self.barging]);
         let repeated = flags([exclusive, may_queue, true, self.barging]);
         let known = self.known_token.load(Ordering::Relaxed).to_string();
         let arguments =
-            [id.as_bytes(), ttl.as_bytes(), record.as_bytes(), &first, known.as_bytes()];
+            [id.as_bytes(), ttl.as_bytes(), bid.record.as_bytes(), &first, known.as_bytes()];
         let mut repeatedly = arguments;
         repeatedly[3] = &repeated;
         let script = &self.scripts.ask;
@@ -115,6 +131,29 @@ impl Shared {
             token => number(token).map(Asked::Granted),
         };
         asked.ok_or_else(|| strange(&answer))
+    }
+
+    /// Tells that the name was passed on, to be kept for `span`. Returns who is next in line; `None`
+    /// if it was not there to be passed on.
+    pub(super) async fn succeed(
+        &self,
+        keys: &Keys,
+        step: &Step,
+        bid: &Bid,
+        token: u64,
+        span: Duration,
+    ) -> Result<Option<Vec<String>>> {
+        let (token, span) = (token.to_string(), span.as_millis().to_string());
+        let (id, before) = (step.heir.as_bytes(), with_blanks(&step.before));
+        let asks = flags([step.asks_for_heirs]);
+        let (record, before) = (bid.record.as_bytes(), before.as_bytes());
+        let arguments = [id, token.as_bytes(), span.as_bytes(), record, before, &asks];
+        let answer = self.link.call(&self.scripts.succeed, &keys.all(), &arguments).await?;
+        match &answer {
+            Value::Array(heirs) => ids(heirs).map(Some).ok_or_else(|| strange(&answer)),
+            Value::Int(0) => Ok(None),
+            _ => Err(strange(&answer)),
+        }
     }
 
     pub(super) async fn leave(&self, Place { keys, id }: &Place) -> Result<Left> {
@@ -140,9 +179,7 @@ impl Shared {
         };
         let parsed = || {
             let waiting = match waiting {
-                [Value::Array(ids)] => {
-                    Some(ids.iter().map(|id| text(id).map(str::to_owned)).collect::<Option<_>>()?)
-                }
+                [Value::Array(waiting)] => Some(ids(waiting)?),
                 _ => None,
             };
             let held = held
@@ -158,6 +195,15 @@ impl Shared {
         };
         parsed().ok_or_else(|| strange(&answer))
     }
+}
+
+pub(super) fn ids<C: FromIterator<String>>(values: &[Value]) -> Option<C> {
+    values.iter().map(|id| text(id).map(str::to_owned)).collect()
+}
+
+/// Each with a blank behind it, by which a script finds whole ones only.
+pub(super) fn with_blanks(ids: &[String]) -> String {
+    ids.iter().flat_map(|id| [id, " "]).collect()
 }
 
 fn queued(place: &Value, next: &Value, stamp: &Value) -> Option<Asked> {

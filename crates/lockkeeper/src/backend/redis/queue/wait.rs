@@ -4,6 +4,7 @@ use super::scripts::{Asked, Left};
 use super::{Got, Place, Queue, Shared};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, Seen, lock};
+use crate::backend::redis::tenure::{Inheritance, Tenure, Vouched};
 use crate::backend::redis::vigil::Vigil;
 use crate::backend::{Claim, Grant, Moment, Patience, Standing};
 use crate::error::{Error, Result};
@@ -29,23 +30,21 @@ impl Queue {
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
         let place = shared.place(claim);
+        let bid = Arc::new(shared.bid(claim, &place.id));
         let vigil = shared.vigil(claim);
         let mut again = false;
         loop {
             let sent = Moment::now();
             let first = (!again).then_some(Seen { sent, stamp: 0 });
             let forget = Forget { shared, id: &place.id };
-            let called = shared.roll.expect(&place.id, &vigil, first);
-            match shared.ask(claim, &place, true, again).await {
+            let mut called = shared.roll.expect(&place.id, &vigil, &bid, first);
+            let refused = match shared.ask(claim, &place, &bid, true, again).await {
                 Ok(Asked::Granted(token)) => {
                     drop(forget);
-                    let got = Got { token, sent, valid_for: claim.ttl };
-                    return Ok(Some(self.grant(place, claim.ttl, got)));
+                    return Ok(Some(self.grant(place, bid, Got::by_asking(token, sent, claim))));
                 }
                 Ok(Asked::Busy) => return Ok(None),
-                Ok(Asked::Uncovered(mode)) => {
-                    return Err(mode.upgrade_refused(&claim.name, claim.mode));
-                }
+                Ok(Asked::Uncovered(mode)) => Some(mode.upgrade_refused(&claim.name, claim.mode)),
                 Ok(Asked::Queued { place: number, next, stamp }) => {
                     shared.roll.seen_waiting(&place.id, Seen { sent, stamp });
                     patience.queued(number);
@@ -54,6 +53,7 @@ impl Queue {
                     if next < BEAT {
                         vigil.look_within(next + A_MOMENT);
                     }
+                    None
                 }
                 // Away for a moment: as patient as whoever has the watch.
                 Err(error)
@@ -61,13 +61,25 @@ impl Queue {
                 {
                     tracing::debug!(%error, "no answer while waiting");
                     vigil.look_within(BEAT / 4);
+                    None
                 }
-                Err(error) => return Err(error),
-            }
-            match self.turn(claim, &place, patience, &vigil, called).await? {
+                Err(error) => Some(error),
+            };
+            let turn = match refused {
+                Some(error) => Err(error),
+                None => self.turn(claim, &place, patience, &vigil, &mut called).await,
+            };
+            let turn = match turn {
+                Err(error) => match self.last_word(&place, &mut called) {
+                    Some(got) => Turn::Granted(got),
+                    None => return Err(error),
+                },
+                Ok(turn) => turn,
+            };
+            match turn {
                 Turn::Granted(got) => {
                     drop(forget);
-                    return Ok(Some(self.grant(place, claim.ttl, got)));
+                    return Ok(Some(self.grant(place, bid, got)));
                 }
                 Turn::Over => return Ok(None),
                 Turn::AskAgain => again = true,
@@ -81,16 +93,19 @@ impl Queue {
         place: &Place,
         patience: &Patience,
         vigil: &Arc<Vigil>,
-        called: oneshot::Receiver<Called>,
+        called: &mut oneshot::Receiver<Called>,
     ) -> Result<Turn> {
         tokio::select! {
             biased;
-            called = called => self.granted(claim, place, called).await,
+            called = &mut *called => self.granted(claim, place, called).await,
             () = patience.over() => {
+                if let Some(got) = self.last_word(place, called) {
+                    return Ok(Turn::Granted(got));
+                }
                 let sent = Moment::now();
                 match self.shared.leave(place).await? {
                     Left::Granted(token) => {
-                        Ok(Turn::Granted(Got { token, sent, valid_for: claim.ttl }))
+                        Ok(Turn::Granted(Got::by_asking(token, sent, claim)))
                     }
                     Left::From(number) => {
                         if number > 0 {
@@ -104,6 +119,16 @@ impl Queue {
         }
     }
 
+    /// Has nothing passed on to one that gives up. If that just happened, it is had: the store was
+    /// told, and to give up would not undo that.
+    fn last_word(&self, place: &Place, called: &mut oneshot::Receiver<Called>) -> Option<Got> {
+        self.shared.roll.forget(&place.id);
+        match called.try_recv() {
+            Ok(Called::Inherited(inheritance)) => Some(inheritance.into()),
+            _ => None,
+        }
+    }
+
     /// Makes sure that what we were told is so, where too much time has passed to be certain.
     async fn granted(
         &self,
@@ -111,25 +136,35 @@ impl Queue {
         place: &Place,
         called: Result<Called, oneshot::error::RecvError>,
     ) -> Result<Turn> {
-        let (token, sent, valid_for) = match called {
-            Ok(Called::Granted { token, seen }) => (token, seen, claim.ttl.min(LIFE)),
-            Ok(Called::Found { token, sent, left }) => (token, sent, claim.ttl.min(left)),
+        let (token, sent, valid_for, heirs) = match called {
+            Ok(Called::Inherited(inheritance)) => return Ok(Turn::Granted(inheritance.into())),
+            Ok(Called::Granted { token, seen, heirs }) => (token, seen, claim.ttl.min(LIFE), heirs),
+            Ok(Called::Found { token, sent, left }) => {
+                (token, sent, claim.ttl.min(left), Vec::new())
+            }
             Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
         };
+        let tenure = (!heirs.is_empty()).then(|| Arc::new(Tenure::new(&place.id, heirs)));
         let left = (sent + valid_for).remaining();
         if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
-            return Ok(Turn::Granted(Got { token, sent, valid_for }));
+            return Ok(Turn::Granted(Got { token, vouched: Vouched { sent, valid_for }, tenure }));
         }
         let sent = Moment::now();
         match self.shared.renew(place, claim.ttl).await {
             Ok(Standing::Held | Standing::HeldFor(_)) => {
-                Ok(Turn::Granted(Got { token, sent, valid_for: claim.ttl }))
+                Ok(Turn::Granted(Got { tenure, ..Got::by_asking(token, sent, claim) }))
             }
             Ok(Standing::Lost(_)) => Ok(Turn::AskAgain),
             // Away for a moment: to ask again waits for it.
             Err(error) if error.is_retryable() => Ok(Turn::AskAgain),
             Err(error) => Err(error),
         }
+    }
+}
+
+impl From<Inheritance> for Got {
+    fn from(Inheritance { token, vouched, tenure }: Inheritance) -> Self {
+        Self { token, vouched, tenure: Some(tenure) }
     }
 }
 
