@@ -2,8 +2,8 @@
 
 use crate::{LONG, PATIENT, cases, eventually, keeper};
 use anyhow::{Context, Result};
-use lockkeeper::Keeper;
-use lockkeeper_lab::proxy::Proxy;
+use lockkeeper::{FencingToken, Keeper};
+use lockkeeper_lab::proxy::{Afterwards, Framing, Proxy};
 use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ cases!(
     a_server_that_is_away_for_a_moment_is_waited_for,
     a_waiter_that_hears_nothing_keeps_its_place,
     all_helper_keys_expire,
+    a_break_whose_answer_is_lost_is_done_once,
 );
 
 fn clients(server: &Server) -> Result<usize> {
@@ -169,5 +170,27 @@ async fn all_helper_keys_expire(lab: &Lab) -> Result<()> {
     one.close(PATIENT).await;
     two.close(PATIENT).await;
     check()?;
+    Ok(())
+}
+
+async fn a_break_whose_answer_is_lost_is_done_once(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let upstream = server.address().parse()?;
+    let proxy =
+        tokio::task::spawn_blocking(move || Proxy::start_framed(upstream, 7, Framing::Resp));
+    let proxy = proxy.await??;
+    let url = format!("redis://{}", proxy.control().address());
+    let (operator, holder) = (lockkeeper::connect(&url).await?, keeper(&server).await?);
+    let held = holder.lock("cut").ttl(LONG).acquire().await?;
+    let token = held.token().context("a token")?;
+    // Once, so that the server knows the script.
+    operator.break_hold("cut", FencingToken::new(1).context("one")?, "").await.unwrap_err();
+    proxy.control().swallow_reply(1, Afterwards::Silence);
+    let broken = tokio::spawn(async move { operator.break_hold("cut", token, "to see").await });
+    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("it was done")?;
+    assert!(!broken.is_finished(), "nobody has been told");
+    proxy.control().reset();
+    proxy.control().heal();
+    broken.await?.context("it was broken")?;
     Ok(())
 }

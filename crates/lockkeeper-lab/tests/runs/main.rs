@@ -72,6 +72,10 @@ fn survives(kind: Kind, recipe: &str, work: &str, fault: &str, seconds: u32) -> 
     if !recipe.is_empty() {
         words.extend(["--recipe", recipe]);
     }
+    if recipe == "queue" && matches!(work, "lock" | "cancel") {
+        // Several of each process in line, who pass the name on among themselves.
+        words.extend(["--processes", "3", "--clients", "6", "--names", "1"]);
+    }
     let run = lab(&words)?;
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();

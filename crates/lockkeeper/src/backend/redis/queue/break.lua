@@ -1,5 +1,8 @@
--- ARGV: token, reason. Takes the claims with that token from their holder.
+-- ARGV: token, reason, and a name for this request, of hex digits as ids are: should it come twice,
+-- the answer is the same. Takes the claims with that token from their holder; returns how many.
 local token = tonumber(ARGV[1])
+local done = redis.call('HGET', KEYS[3], 'b' .. ARGV[3])
+if done then return tonumber(string.match(done, '%d+$')) end
 load()
 local broken = {}
 for _, holder in ipairs(holders) do
@@ -10,6 +13,7 @@ for _, holder in ipairs(broken) do
   redis.call('HSET', KEYS[3], 'b' .. holder.id, digits(now + KEPT) .. '\n' .. ARGV[2])
   redis.pcall('PUBLISH', CHANNEL .. holder.keeper, 'broken ' .. holder.id .. ' ' .. ARGV[2])
 end
+redis.call('HSET', KEYS[3], 'b' .. ARGV[3], digits(now + KEPT) .. '\n' .. #broken)
 extend(KEYS[3], KEPT)
 drop(function(holder) return holder.token == token end)
 advance()

@@ -11,8 +11,8 @@
 -- A claim whose owner was not named has its own id for one. Nobody enters it again, so that it may
 -- pass the name on to the next of its keeper before the store hears of it.
 -- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
--- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, t the last token
--- where it is ahead of the clock.
+-- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, b<request> how
+-- many claims it broke, t the last token where it is ahead of the clock.
 local LIFE = 2000
 local KEPT = 60000
 local ROOM = 16

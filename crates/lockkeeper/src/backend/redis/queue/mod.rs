@@ -48,6 +48,8 @@ pub(super) struct Shared {
     vigils: Mutex<HashMap<Name, Weak<Vigil>>>,
     /// The largest token this keeper was ever given, for whatever name.
     known_token: AtomicU64,
+    /// How many requests had to be told from their repetition.
+    requests: AtomicU64,
     url: String,
 }
 
@@ -69,7 +71,7 @@ impl Queue {
         let listener = Arc::new(Listener::new(link.route.clone(), channel, roll.clone()));
         listener.ensure().await?;
         let scripts = Scripts::new(&prefix);
-        let (vigils, known_token) = (Mutex::default(), AtomicU64::new(0));
+        let (vigils, known_token, requests) = Default::default();
         let shared = Shared {
             link,
             listener,
@@ -80,6 +82,7 @@ impl Queue {
             barging,
             vigils,
             known_token,
+            requests,
             url,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -179,7 +182,9 @@ impl Inspector for Queue {
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         let keys = Keys::new(&self.shared.prefix, name);
         let token = token.to_string();
-        let arguments = [token.as_bytes(), reason.as_bytes()];
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let request = format!("{}{number:x}", self.shared.keeper);
+        let arguments = [token.as_bytes(), reason.as_bytes(), request.as_bytes()];
         let script = &self.shared.scripts.break_hold;
         match self.shared.link.call(script, &keys.all(), &arguments).await? {
             Value::Int(broken) => Ok(broken > 0),
