@@ -6,6 +6,8 @@ use lockkeeper::Keeper;
 use lockkeeper_lab::server::Server;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Set for a process that is to contend: the URL.
@@ -14,24 +16,28 @@ const TASKS: u32 = 16;
 const TURNS: u32 = 400;
 const ROUNDS: usize = 5;
 
-/// So many tasks take one name in turn; returns how long each waited.
-async fn queue(keeper: &Keeper, name: &'static str, tasks: u32, turns: u32) -> Vec<Duration> {
-    let take = |keeper: Keeper| async move {
+/// So many tasks take one name in turn; returns how long each waited, and how many had their turn
+/// meanwhile.
+async fn queue(keeper: &Keeper, name: &'static str) -> (Vec<Duration>, Vec<Duration>) {
+    let served = Arc::new(AtomicU32::new(0));
+    let take = |keeper: Keeper, served: Arc<AtomicU32>| async move {
         let mut waits = Vec::new();
-        for _ in 0..turns {
-            let start = Instant::now();
+        for _ in 0..TURNS {
+            let (start, before) = (Instant::now(), served.load(Ordering::SeqCst));
             let guard = keeper.lock(name).acquire().await.expect("acquired");
-            waits.push(start.elapsed());
+            let meanwhile = served.fetch_add(1, Ordering::SeqCst) - before;
+            waits.push((start.elapsed(), Duration::from_secs(meanwhile.into())));
             guard.release().await.expect("released");
         }
         waits
     };
-    let tasks: Vec<_> = (0..tasks).map(|_| tokio::spawn(take(keeper.clone()))).collect();
+    let tasks: Vec<_> =
+        (0..TASKS).map(|_| tokio::spawn(take(keeper.clone(), served.clone()))).collect();
     let mut waits = Vec::new();
     for task in tasks {
         waits.extend(task.await.expect("no panic"));
     }
-    waits
+    waits.into_iter().unzip()
 }
 
 /// The least a hand-over can be: whoever is done pushes an element, the next one pops it. Returns
@@ -111,18 +117,23 @@ pub(crate) fn one_name(url: &str, server: &Server) -> Result<()> {
     tokio::runtime::Runtime::new()?.block_on(async {
         let keeper = lockkeeper::connect(url).await?;
         let (mut mine, mut least, mut theirs) = (vec![], vec![], vec![]);
-        let (mut our_spread, mut least_spread, mut sent) = (vec![], vec![], 0);
+        let (mut our_spread, mut our_turns, mut least_spread) = (vec![], vec![], vec![]);
+        let (mut longest, mut sent) = (vec![], 0);
         // In turns: a machine has its better and its worse moments.
         for _ in 0..ROUNDS {
             let (start, before) = (Instant::now(), commands(server)?);
-            let waits = queue(&keeper, "hot", TASKS, TURNS).await;
+            let (waits, turns) = queue(&keeper, "hot").await;
             mine.push(start.elapsed() / (TASKS * TURNS));
             our_spread.push(spread(&waits)?);
+            our_turns.push(spread(&turns)?);
+            let our_longest = waits.into_iter().max().context("someone waited")?;
             sent += commands(server)? - before;
             let start = Instant::now();
             let waits = floor(url, TASKS, TURNS).await;
             least.push(start.elapsed() / (TASKS * TURNS));
             least_spread.push(spread(&waits)?);
+            let their_longest = waits.into_iter().max().context("someone waited")?;
+            longest.push(our_longest.as_secs_f64() / their_longest.as_secs_f64());
         }
         for _ in 0..2 {
             theirs.push(each(TASKS * 40, rslock(url, TASKS, 40)).await);
@@ -133,6 +144,9 @@ pub(crate) fn one_name(url: &str, server: &Server) -> Result<()> {
         let (ours, floor) = (middle(our_spread), middle(least_spread));
         println!("{:<92}   {floor:>6.2}", format!("{what}: longest wait of the mean, BLPOP"));
         at_most(&format!("{what}: longest wait of the mean"), ours, 3.0);
+        at_most(&format!("{what}: longest wait, of BLPOP's longest"), middle(longest), 1.0);
+        // What a wait is worth when the machine itself stood still meanwhile.
+        at_most(&format!("{what}: longest wait of the mean, in turns"), middle(our_turns), 3.0);
         let grants = f64::from(TASKS * TURNS) * f64::from(u32::try_from(ROUNDS)?);
         let sent = f64::from(u32::try_from(sent)?);
         at_most(&format!("{what}: commands for each acquisition"), sent / grants, 3.0);
@@ -200,13 +214,14 @@ pub(crate) fn contend(url: &str) -> Result<()> {
     runtime.block_on(async {
         // Held while they line up.
         let gate = keeper.lock("crowd").acquire().await?;
-        let left = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(grants));
+        let left = Arc::new(AtomicU32::new(grants));
         let running: Vec<_> = (0..tasks)
             .map(|_| {
                 let (keeper, left) = (keeper.clone(), left.clone());
                 tokio::spawn(async move {
-                    use std::sync::atomic::Ordering::Relaxed;
-                    while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                    let one_less = |left: u32| left.checked_sub(1);
+                    let seq = Ordering::SeqCst;
+                    while left.fetch_update(seq, seq, one_less).is_ok() {
                         let guard = keeper.lock("crowd").acquire().await.expect("acquired");
                         guard.release().await.expect("released");
                     }
