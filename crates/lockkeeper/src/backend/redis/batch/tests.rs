@@ -193,3 +193,18 @@ async fn one_that_another_runtime_sent_outlives_it() {
     });
     assert_eq!(mine.await.unwrap(), said("mine"));
 }
+
+#[tokio::test]
+async fn none_waits_long_for_a_runtime_that_is_busy_elsewhere() {
+    let mut stage = Stage::new().await;
+    let _busy = stage.busy();
+    let mut first = pin!(stage.send("first"));
+    assert!(first.as_mut().now_or_never().is_none());
+    assert_eq!(lock(&stage.batch.waiting).commands.len(), 1);
+    // The runtime's only thread, which would send it when it has nothing else to do.
+    std::thread::sleep(2 * LONG);
+    let mut second = pin!(stage.send("second"));
+    assert!(second.as_mut().now_or_never().is_none());
+    assert!(lock(&stage.batch.waiting).commands.is_empty(), "whoever comes next sends it");
+    assert_eq!(stage.arrived(2).await, ["first", "second"]);
+}
