@@ -223,6 +223,10 @@ impl Lease for FaultyLease {
         }
     }
 
+    fn passes_on(&mut self) -> bool {
+        self.inner.passes_on()
+    }
+
     async fn release(&mut self, linger: Duration) -> Result<()> {
         if one_of(&self.switches.releases_to_fail) {
             return Err(fault("the release was dropped"));

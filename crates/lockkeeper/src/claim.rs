@@ -81,7 +81,8 @@ impl fmt::Display for Mode {
 ///
 /// An owner that holds a name and asks for it again gets it at once, with the same token, and
 /// the name is free after as many releases. It shares the hold as it is: ttl, bounds and note
-/// stay those of the first claim. Every guard gets an owner of its own unless one is named.
+/// stay those of the first claim. Every guard gets an owner of its own unless one is named, and
+/// such an owner is not for entering again: name one for that.
 ///
 /// Within one keeper that holds for every store. From another keeper or process it takes a store
 /// with [`Capability::reentrant`](crate::backend::Capability::reentrant); elsewhere such a claim
@@ -146,7 +147,7 @@ pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
     /// How far apart the tokens of two grants are, except on Redis, where they are its clock in
-    /// microseconds. The room between is for hand-overs that a store does not see.
+    /// microseconds, or a little above the last.
     pub const STEP: u64 = 1024;
 
     /// The token with this number; `None` for zero.

@@ -1,7 +1,7 @@
 //! What the parts of one keeper share, and the one way from a claim to a guard.
 
 use crate::backend::{Backend, Together};
-use crate::claim::{Claim, ClaimIds};
+use crate::claim::{Claim, ClaimIds, Owner};
 use crate::clock::Moment;
 use crate::completing::Completing;
 use crate::error::{Error, ErrorKind, Result};
@@ -219,6 +219,9 @@ async fn contend(
                         core.withdraw(attempt.claim.clone());
                     }
                     attempt.claim.id = core.ids.next();
+                    if !attempt.named_owner {
+                        attempt.claim.owner = Owner::from_id(attempt.claim.id.to_string());
+                    }
                 }
             },
             Ok(None) => {}

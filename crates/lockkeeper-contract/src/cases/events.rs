@@ -33,9 +33,10 @@ async fn a_hold_is_told_from_waiting_to_released(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("told");
     let held = one.lock(&name).ttl(LONG).acquire().await?;
     let mut events = two.events();
-    let lock = two.lock(&name).ttl(ms(3000));
+    let lock = two.lock(&name).ttl(ms(3000)).note("the second");
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
     let queued = next(&mut events).await?;
+    ensure!(&*queued.note == "the second", "it is told of {:?}", queued.note);
     ensure!(matches!(queued.what, What::Queued { .. }), "first came {:?}", queued.what);
     if two.capability().fair {
         ensure!(queued.what == What::Queued { place: Some(1) }, "place {:?}", queued.what);

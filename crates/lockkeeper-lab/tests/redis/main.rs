@@ -4,6 +4,7 @@ mod connections;
 mod failover;
 mod forgetting;
 mod full;
+mod giving_up;
 mod likeness;
 mod messages;
 mod passing;
@@ -29,6 +30,7 @@ fn main() -> Result<()> {
         connections::CASES,
         messages::CASES,
         passing::CASES,
+        giving_up::CASES,
         forgetting::CASES,
         full::CASES,
         likeness::CASES,

@@ -102,6 +102,13 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// An `Err` means "not known": it neither extends nor ends the lease.
     async fn renew(&mut self) -> Result<Standing>;
 
+    /// Whether the name passes, right now, to another claim of this keeper: then this one is over
+    /// before the store says so, and [`release`](Self::release), which follows at once, only has
+    /// to tell it. Asked once, and only of a claim that need not linger.
+    fn passes_on(&mut self) -> bool {
+        false
+    }
+
     /// Gives the claim back, at once or once `linger` has passed. Idempotent: a claim that is
     /// gone, or another's, is left alone.
     async fn release(&mut self, linger: Duration) -> Result<()>;

@@ -138,10 +138,16 @@ impl Hold {
     /// Releases the lease, tries again in the background if the store does not answer, and
     /// returns what the first try said.
     pub(super) async fn give_back(self: Arc<Self>, mut lease: Box<dyn Lease>) -> Result<()> {
-        let result = lease.release(self.linger()).await;
+        let linger = self.linger();
+        let passed_on = linger.is_zero() && lease.passes_on();
+        if passed_on {
+            self.released();
+        }
+        let result = lease.release(linger).await;
         let leaving = self.state().leaving.take();
         drop(leaving);
         match &result {
+            Ok(()) if passed_on => {}
             Ok(()) => self.released(),
             Err(error) => {
                 tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
@@ -150,7 +156,10 @@ impl Hold {
                     let mut insistence = Insistence::until_expiry_of(&hold.claim);
                     while insistence.again().await {
                         if lease.release(hold.linger()).await.is_ok() {
-                            return hold.released();
+                            if !passed_on {
+                                hold.released();
+                            }
+                            return;
                         }
                     }
                 });

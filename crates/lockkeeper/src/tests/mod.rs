@@ -5,6 +5,7 @@ mod scripted;
 use crate::backend::Moment;
 use crate::event::What;
 use crate::{ErrorKind, Guard, Keeper, LossReason};
+use futures_util::FutureExt;
 use scripted::{Script, Scripted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -171,6 +172,39 @@ async fn a_release_that_fails_says_so_and_is_tried_again() {
     let guard = keeper.lock("name").acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(free(&keeper).await < secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_passed_on_is_over_before_the_store_says_so() {
+    for passes_on in [true, false] {
+        let (keeper, script) = keeper();
+        script.passes_on.store(passes_on, Ordering::SeqCst);
+        script.releases_fail.store(2, Ordering::SeqCst);
+        let guard = held(&keeper).await;
+        let mut events = keeper.events();
+        guard.release().await.unwrap_err();
+        let told = events.next().now_or_never();
+        assert_eq!(told.is_some(), passes_on);
+        free(&keeper).await;
+        keeper.close(secs(60)).await;
+        drop(keeper);
+        let mut released = usize::from(passes_on);
+        while let Some(event) = events.next().await {
+            released += usize::from(event.what == What::Released);
+        }
+        assert_eq!(released, 1, "and told once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lingers_is_not_passed_on() {
+    let (keeper, script) = keeper();
+    script.passes_on.store(true, Ordering::SeqCst);
+    script.releases_fail.store(1, Ordering::SeqCst);
+    let lock = keeper.lock("name").ttl(secs(3)).min_hold(secs(10));
+    let (guard, mut events) = (lock.acquire().await.unwrap(), keeper.events());
+    guard.release().await.unwrap_err();
+    assert!(events.next().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]

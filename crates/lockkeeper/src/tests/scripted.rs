@@ -7,7 +7,7 @@ use crate::backend::{
 use crate::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(super) struct Script {
     pub(super) withdrawals_fail: AtomicUsize,
     /// So many acquires are answered only after their ttl.
     pub(super) grants_late: AtomicUsize,
+    /// Claims are passed on.
+    pub(super) passes_on: AtomicBool,
     pub(super) renewals: AtomicUsize,
 }
 
@@ -104,6 +106,10 @@ impl Lease for ScriptedLease {
             Some(span) => answer.map(|_| Standing::HeldFor(span)),
             None => answer,
         }
+    }
+
+    fn passes_on(&mut self) -> bool {
+        self.script.passes_on.load(Ordering::SeqCst)
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {

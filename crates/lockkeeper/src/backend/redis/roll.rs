@@ -1,6 +1,6 @@
 //! Which claims of this keeper wait, and which are held.
 
-use super::tenure::{Bid, Inheritance};
+use super::tenure::{Bid, Candidate, Inheritance};
 use super::vigil::Vigil;
 use crate::backend::{Alarm, LossReason, Moment};
 use std::collections::HashMap;
@@ -112,22 +112,36 @@ impl Roll {
     }
 
     pub(super) fn tell(&self, id: &str, called: Called) {
-        if let Some(waiter) = lock(&self.waiters).remove(id) {
+        let mut waiters = lock(&self.waiters);
+        if let Some(waiter) = waiters.remove(id) {
             waiter.end(id, Some(called));
         }
     }
 
-    /// Takes one who waits off the roll, to be told something by the caller: nobody else will.
-    pub(super) fn call_up(&self, id: &str) -> Option<CalledUp> {
-        let Waiter { vigil, bid, call, .. } = lock(&self.waiters).remove(id)?;
+    /// Takes one who waits off the roll, to be passed the name by the caller in this very moment:
+    /// nobody else will tell it anything.
+    pub(super) fn call_up(&self, id: &str, fits: impl Fn(&Bid) -> bool) -> Candidate<CalledUp> {
+        let mut waiters = lock(&self.waiters);
+        match waiters.get(id) {
+            None => return Candidate::Left,
+            Some(waiter) if !fits(&waiter.bid) => return Candidate::Unfit,
+            Some(_) => {}
+        }
+        let Some(Waiter { vigil, bid, call, .. }) = waiters.remove(id) else {
+            return Candidate::Left;
+        };
         vigil.leave(id);
-        Some(CalledUp { bid, call })
+        Candidate::Ready(CalledUp { bid, call })
     }
 
-    pub(super) fn forget(&self, id: &str) {
-        if let Some(waiter) = lock(&self.waiters).remove(id) {
+    /// Whether it was there: if not, it was told something, or is being told.
+    pub(super) fn forget(&self, id: &str) -> bool {
+        let waiter = lock(&self.waiters).remove(id);
+        let was_there = waiter.is_some();
+        if let Some(waiter) = waiter {
             waiter.end(id, None);
         }
+        was_there
     }
 
     /// Messages may have been missed: all who wait look again.
@@ -163,6 +177,9 @@ pub(super) struct CalledUp {
 impl Waiter {
     fn end(self, id: &str, called: Option<Called>) {
         self.vigil.leave(id);
+        if let Some(Called::Granted { token, .. } | Called::Found { token, .. }) = &called {
+            self.vigil.granted(*token);
+        }
         if let Some(called) = called {
             // One who is leaving in this moment finds out from the store.
             let _ = self.call.send(called);

@@ -7,18 +7,22 @@
 //! a keeper takes no round trip, and what the store sees is the same queue in the same order.
 
 use super::roll::lock;
-use crate::backend::Moment;
+use super::vigil::Vigil;
+use crate::backend::{LossReason, Moment};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many may come one after another before the store knows of the first. Each has a token one
-/// above that of the one before; so far at least is the store's next token from the last on its
-/// record, `ROOM` in the scripts.
+/// How many may come one after another before the store hears of them. Each has a token one above
+/// that of the one before, and the store leaves room for so many when it gives its next one: `ROOM`
+/// in the scripts.
 const UNSEEN: usize = 14;
 
 /// With fewer heirs than that the store is asked for more.
 const FEW: usize = 6;
+
+/// What the store vouched for longer ago than that is not passed on.
+const RECENTLY: Duration = Duration::from_secs(1);
 
 /// What a claim stands in line with.
 #[derive(Debug)]
@@ -38,14 +42,15 @@ pub(super) struct Vouched {
 }
 
 impl Vouched {
-    /// Not as much time has passed as to make a renewal due soon.
+    /// It is not long ago: a renewal is not due soon, and if the store has changed its mind since,
+    /// not much is begun that it does not know of.
     pub(super) fn is_fresh(self) -> bool {
-        Moment::now().since(self.sent) < self.valid_for / 4
+        Moment::now().since(self.sent) < RECENTLY.min(self.valid_for / 4)
     }
 
     /// What is left of it for an heir whom the store will keep for `span` from now on: not more
     /// than that, and not more than the one before had.
-    pub(super) fn passed_on(self, span: Duration) -> Self {
+    pub(super) fn for_heir(self, span: Duration) -> Self {
         let now = Moment::now();
         // A part is kept from what was vouched for, for clocks that do not run equally fast.
         let end = self.sent + self.valid_for.saturating_sub(self.valid_for / 50);
@@ -54,6 +59,22 @@ impl Vouched {
         }
         Self { sent: self.sent, valid_for: self.valid_for.min(span) }
     }
+
+    /// Whether an heir would have at least half of what the store would give it.
+    pub(super) fn is_enough_for(self, span: Duration) -> bool {
+        let Self { sent, valid_for } = self.for_heir(span);
+        (sent + valid_for).remaining() >= span / 2
+    }
+}
+
+/// Whether a claim that is next in line can be passed the name.
+#[derive(Debug)]
+pub(super) enum Candidate<T> {
+    /// It waits no more: the turn is the next one's.
+    Left,
+    /// The turn is its own, but it has to hear so from the store.
+    Unfit,
+    Ready(T),
 }
 
 /// What an heir gets.
@@ -68,6 +89,7 @@ pub(super) struct Inheritance {
 #[derive(Debug)]
 pub(super) struct Tenure {
     state: Mutex<State>,
+    vigil: Arc<Vigil>,
 }
 
 #[derive(Debug)]
@@ -79,8 +101,10 @@ struct State {
     heirs: VecDeque<String>,
     /// The store is being asked for more of them.
     asking: bool,
-    /// The store has another, or none.
-    gone: bool,
+    /// The store has another, or none, as one of those before found: nothing is passed on then.
+    over: bool,
+    /// Why the holder has it no more.
+    lost: Option<LossReason>,
 }
 
 /// One step of the succession, as the store is told.
@@ -92,26 +116,35 @@ pub(super) struct Step {
 }
 
 impl Tenure {
-    pub(super) fn new(holder: &str, heirs: Vec<String>) -> Self {
-        let heirs = heirs.into();
-        let (before, holder) = (Vec::new(), holder.to_owned());
-        let state = State { before, holder, heirs, asking: false, gone: false };
-        Self { state: Mutex::new(state) }
+    pub(super) fn new(holder: &str, heirs: Vec<String>, vigil: Arc<Vigil>) -> Self {
+        let (holder, heirs) = (holder.to_owned(), heirs.into());
+        let (before, asking, over, lost) = Default::default();
+        let state = Mutex::new(State { before, holder, heirs, asking, over, lost });
+        Self { state, vigil }
     }
 
-    /// Passes it on to the first of the heirs who is there still, as `call_up` says.
+    /// Passes it on, from the one with this token to the first of the heirs who is there still, as
+    /// `call_up` says.
     pub(super) fn pass_on<T>(
         &self,
-        mut call_up: impl FnMut(&str) -> Option<T>,
+        token: u64,
+        mut call_up: impl FnMut(&str) -> Candidate<T>,
     ) -> Option<(Step, T)> {
         let mut state = lock(&self.state);
-        if state.gone || state.before.len() >= UNSEEN {
+        if state.over || state.before.len() >= UNSEEN {
             return None;
         }
         let (heir, called_up) = loop {
             let heir = state.heirs.pop_front()?;
-            if let Some(called_up) = call_up(&heir) {
-                break (heir, called_up);
+            match call_up(&heir) {
+                // It may have left because the store gave it the name: then we have it no more.
+                Candidate::Left if self.vigil.last_token() > token => return None,
+                Candidate::Left => {}
+                Candidate::Unfit => {
+                    state.heirs.push_front(heir);
+                    return None;
+                }
+                Candidate::Ready(called_up) => break (heir, called_up),
             }
         };
         let before = std::mem::replace(&mut state.holder, heir.clone());
@@ -158,17 +191,22 @@ impl Tenure {
         }
     }
 
-    /// The store has neither `id` nor anyone before it on record. Whether that is the end: a step
-    /// that comes after the next one is merely late.
-    pub(super) fn is_over_with(&self, id: &str) -> bool {
+    /// The store has neither `id` nor anyone before it on record, unless what it says is old. Whether
+    /// that is the present holder's loss: what comes of later steps is said of those.
+    pub(super) fn is_lost_by(&self, id: &str, reason: &LossReason) -> bool {
         let mut state = lock(&self.state);
-        let over = state.holder == id;
-        state.gone |= over;
-        over
+        let is_holder = state.holder == id;
+        if is_holder {
+            state.lost = Some(reason.clone());
+        }
+        state.over |= is_holder || state.before.iter().any(|before| before == id);
+        is_holder
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        lock(&self.state).gone
+    /// Why `id` has lost it, if it has.
+    pub(super) fn loss_of(&self, id: &str) -> Option<LossReason> {
+        let state = lock(&self.state);
+        state.lost.clone().filter(|_| state.holder == id)
     }
 }
 

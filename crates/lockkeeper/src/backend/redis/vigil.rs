@@ -7,6 +7,7 @@ use super::roll::lock;
 use crate::backend::Moment;
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex as Watch, Notify};
 
@@ -21,6 +22,8 @@ pub(super) struct Vigil {
     silent_since: Mutex<Option<Moment>>,
     hurry: Notify,
     roll_called: Mutex<Option<Moment>>,
+    /// The largest token that any of them was given by the store.
+    last_token: AtomicU64,
 }
 
 /// When something is to be done for those who wait.
@@ -54,7 +57,17 @@ impl Vigil {
             silent_since: Mutex::default(),
             hurry: Notify::new(),
             roll_called: Mutex::new(Some(Moment::now())),
+            last_token: AtomicU64::new(0),
         }
+    }
+
+    /// One of those who wait is given the name.
+    pub(super) fn granted(&self, token: u64) {
+        self.last_token.fetch_max(token, Ordering::AcqRel);
+    }
+
+    pub(super) fn last_token(&self) -> u64 {
+        self.last_token.load(Ordering::Acquire)
     }
 
     pub(super) fn join(&self, id: &str) {

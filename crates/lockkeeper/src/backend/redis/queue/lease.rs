@@ -1,9 +1,12 @@
 //! A claim in the queue, held: kept, given back, or passed on.
 
-use super::{Passed, Place, Shared};
+use super::scripts::Succeeded;
+use super::wait::LIFE;
+use super::{Granted, Place, Shared, Unheard};
+use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, CalledUp};
 use crate::backend::redis::tenure::{Bid, Inheritance, Step, Tenure, Vouched};
-use crate::backend::{Alarm, Lease, LossReason, Moment, Standing};
+use crate::backend::{Alarm, Lease, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::future::poll_fn;
@@ -12,9 +15,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// How long an heir is kept whom nobody has heard of yet; as `LIFE` in the scripts.
-const FIRST: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct QueueLease {
@@ -27,15 +27,25 @@ pub(super) struct QueueLease {
     pub(super) tenure: Option<Arc<Tenure>>,
     /// Whom it was passed on to. From then on it is not given back otherwise, however often the
     /// store has to be told.
-    pub(super) passed_on: Option<PassedOn>,
+    pub(super) heir: Option<Heir>,
+    /// Whose turn it is after this one. They are told when the lease goes: by then it has been told
+    /// that this one is over.
+    pub(super) next: Vec<Granted>,
 }
 
-/// A step that the store is told of until it answers.
+/// One who has the name after us, and the step that the store is told of until it answers.
 #[derive(Debug)]
-pub(super) struct PassedOn {
+pub(super) struct Heir {
     step: Step,
     bid: Arc<Bid>,
     token: u64,
+    /// Until it is told.
+    call: Option<oneshot::Sender<Called>>,
+}
+
+/// How long an heir is kept at first: as long as anyone who was not heard of since its turn.
+fn at_first(bid: &Bid) -> Duration {
+    bid.ttl.min(LIFE)
 }
 
 #[async_trait]
@@ -54,29 +64,39 @@ impl Lease for QueueLease {
         Ok(standing)
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        let is_ours = self.shared.roll.unwatch(&self.place.id);
-        if self.passed_on.is_some() {
-            return self.tell_of_heir(None).await;
+    fn passes_on(&mut self) -> bool {
+        // One that was found lost is not watched any more; a keeper that hears nothing may not know.
+        let is_ours = self.shared.roll.unwatch(&self.place.id)
+            && self.shared.listener.is_listening()
+            && self.vouched.is_fresh();
+        if is_ours && self.bid.alone {
+            let fits = |bid: &Bid| bid.alone && self.vouched.is_enough_for(at_first(bid));
+            self.heir = self.tenure.as_ref().and_then(|tenure| {
+                let call_up = |id: &str| self.shared.roll.call_up(id, fits);
+                let (step, CalledUp { bid, call }) = tenure.pass_on(self.token, call_up)?;
+                Some(Heir { step, bid, token: self.token + 1, call: Some(call) })
+            });
         }
-        if is_ours
-            && linger.is_zero()
-            && let Some(CalledUp { bid, call }) = self.find_heir()
-        {
-            let vouched = self.vouched.passed_on(bid.ttl.min(FIRST));
-            return self.tell_of_heir(Some((vouched, call))).await;
+        self.heir.is_some()
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.shared.roll.unwatch(&self.place.id);
+        if let (Some(tenure), Some(heir)) = (&self.tenure, &mut self.heir) {
+            return self.shared.tell(&self.place.keys, tenure, heir, self.vouched).await;
         }
         let before = self.before();
-        let passed = Passed { token: self.token, before: &before };
-        self.shared.release(&self.place, linger, false, Some(passed)).await
+        let unheard = Unheard { token: self.token, before: &before };
+        self.next = self.shared.release(&self.place, linger, false, Some(unheard)).await?;
+        Ok(())
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        // Found out before anyone could be told.
-        if self.tenure.as_ref().is_some_and(|tenure| tenure.is_gone()) {
-            return alarm.ring(LossReason::Gone);
-        }
         self.shared.roll.watch(&self.place.id, alarm);
+        // Found out before there was anyone to be told.
+        if let Some(reason) = self.tenure.as_ref().and_then(|t| t.loss_of(&self.place.id)) {
+            self.shared.roll.ring(&self.place.id, reason);
+        }
     }
 }
 
@@ -84,6 +104,7 @@ impl Drop for QueueLease {
     fn drop(&mut self) {
         // A detached claim has no one left to alarm.
         self.shared.roll.unwatch(&self.place.id);
+        self.shared.tell_granted(std::mem::take(&mut self.next));
     }
 }
 
@@ -101,33 +122,28 @@ impl QueueLease {
         let step = Step { heir: place.id.clone(), before, asks_for_heirs: false };
         let kept = self.shared.succeed(&place.keys, &step, &self.bid, self.token, self.bid.ttl);
         Ok(match kept.await? {
-            Some(heirs) => {
+            Succeeded::Before(heirs) => {
                 tenure.confirmed(&place.id, heirs);
                 Standing::Held
             }
-            None => Standing::Lost(LossReason::Gone),
+            Succeeded::Not(reason) => Standing::Lost(reason),
         })
     }
+}
 
-    /// The one to pass the name on to, if that can be: it is ours alone, and the next in line is
-    /// one of this keeper too.
-    fn find_heir(&mut self) -> Option<CalledUp> {
-        let tenure = self.tenure.as_ref().filter(|_| self.bid.alone && self.vouched.is_fresh())?;
-        let (step, called_up) = tenure.pass_on(|id| self.shared.roll.call_up(id))?;
-        let (bid, token) = (called_up.bid.clone(), self.token + 1);
-        self.passed_on = Some(PassedOn { step, bid, token });
-        Some(called_up)
-    }
-
-    /// Tells the store who has the name now; and after the word is on its way, so that words arrive
+impl Shared {
+    /// Tells the store who has the name now; and once the word is on its way, so that words arrive
     /// in the order of the steps, the heir itself.
-    async fn tell_of_heir(&self, heir: Option<(Vouched, oneshot::Sender<Called>)>) -> Result<()> {
-        let (Some(tenure), Some(passed_on)) = (&self.tenure, &self.passed_on) else {
-            return Ok(());
-        };
-        let PassedOn { step, bid, token } = passed_on;
-        let span = bid.ttl.min(FIRST);
-        let mut told = pin!(self.shared.succeed(&self.place.keys, step, bid, *token, span));
+    async fn tell(
+        &self,
+        keys: &Keys,
+        tenure: &Arc<Tenure>,
+        Heir { step, bid, token, call }: &mut Heir,
+        vouched: Vouched,
+    ) -> Result<()> {
+        let span = at_first(bid);
+        let vouched = vouched.for_heir(span);
+        let mut told = pin!(self.succeed(keys, step, bid, *token, span));
         let mut answer = None;
         poll_fn(|context| {
             if let Poll::Ready(early) = told.as_mut().poll(context) {
@@ -136,26 +152,23 @@ impl QueueLease {
             Poll::Ready(())
         })
         .await;
-        let accepted = heir.is_none_or(|(vouched, call)| {
+        if let Some(call) = call.take() {
             let inheritance = Inheritance { token: *token, vouched, tenure: tenure.clone() };
-            call.send(Called::Inherited(inheritance)).is_ok()
-        });
+            // One whose runtime ended under it costs as much as any that died.
+            let _ = call.send(Called::Inherited(inheritance));
+        }
         let answer = match answer {
             Some(early) => early,
             None => told.await,
         };
         tenure.answered(step);
         match answer? {
-            Some(heirs) => tenure.confirmed(&step.heir, heirs),
-            None if tenure.is_over_with(&step.heir) => {
-                self.shared.roll.ring(&step.heir, LossReason::Gone);
+            Succeeded::Before(heirs) => tenure.confirmed(&step.heir, heirs),
+            Succeeded::Not(reason) => {
+                if tenure.is_lost_by(&step.heir, &reason) {
+                    self.roll.ring(&step.heir, reason);
+                }
             }
-            None => {}
-        }
-        if !accepted {
-            // Its runtime has ended under it.
-            let place = Place { keys: self.place.keys.clone(), id: step.heir.clone() };
-            self.shared.release(&place, Duration::ZERO, false, None).await?;
         }
         Ok(())
     }

@@ -108,12 +108,18 @@ local function place_of(id)
   end
 end
 
--- Takes those out of the queue whose ids, each with a blank behind it, are given.
+-- Takes those out of the queue whose ids, each with a blank behind it, are given; returns how many
+-- there were.
 local function leave_line(ids)
-  for id in string.gmatch(ids, '%x+') do
-    local _, record = place_of(id)
-    if record then redis.call('LREM', KEYS[2], 1, record) end
+  local found = {}
+  for from = 0, redis.call('LLEN', KEYS[2]) - 1, 128 do
+    for _, record in ipairs(redis.call('LRANGE', KEYS[2], from, from + 127)) do
+      local id = string.match(record, '^%x+')
+      if id and string.find(ids, id .. ' ', 1, true) then found[#found + 1] = record end
+    end
   end
+  for _, record in ipairs(found) do redis.call('LREM', KEYS[2], 1, record) end
+  return #found
 end
 
 local function fits(mode)
@@ -193,7 +199,7 @@ end
 
 local function store()
   if last > micros then
-    -- The clock went back: the counter is kept until it has caught up.
+    -- The clock went back, or several came at once: the counter is kept until it has caught up.
     redis.pcall('HSET', KEYS[3], 't', digits(last))
     extend(KEYS[3], math.floor(last / 1000) - now + KEPT)
   end

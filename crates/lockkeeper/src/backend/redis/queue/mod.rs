@@ -1,4 +1,7 @@
 //! `recipe=queue`: an ordered queue of claims, those at its head hold the name.
+//!
+//! Where the next in line is a claim of the same keeper, it begins at once when the one before is
+//! done, and Redis is told of it afterwards: what others are shown may be a round trip old.
 
 mod lease;
 mod record;
@@ -91,8 +94,8 @@ impl Queue {
     fn grant(&self, place: Place, bid: Arc<Bid>, got: Got) -> Grant {
         let Got { token, vouched, tenure } = got;
         self.shared.known_token.fetch_max(token, Ordering::Relaxed);
-        let (shared, passed_on) = (self.shared.clone(), None);
-        let lease = QueueLease { shared, place, bid, token, vouched, tenure, passed_on };
+        let (shared, heir, next) = (self.shared.clone(), None, Vec::new());
+        let lease = QueueLease { shared, place, bid, token, vouched, tenure, heir, next };
         let Vouched { sent, valid_for } = vouched;
         Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
     }
@@ -121,7 +124,10 @@ impl Backend for Queue {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.shared.release(&self.shared.place(claim), Duration::ZERO, true, None).await
+        let place = self.shared.place(claim);
+        let next = self.shared.release(&place, Duration::ZERO, true, None).await?;
+        self.shared.tell_granted(next);
+        Ok(())
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -161,9 +167,18 @@ impl Got {
     }
 }
 
+/// A claim of this keeper whose turn it is, by the answer to a request sent at `since`.
+#[derive(Debug)]
+struct Granted {
+    id: String,
+    token: u64,
+    since: Moment,
+    heirs: Vec<String>,
+}
+
 /// What the store may not have heard of one that gives its claim back.
 #[derive(Debug)]
-struct Passed<'a> {
+struct Unheard<'a> {
     token: u64,
     /// Who may be on record in its place.
     before: &'a [String],
@@ -221,13 +236,14 @@ impl Shared {
         }
     }
 
+    /// Returns those of this keeper whose turn it is now, to be told.
     async fn release(
         &self,
         Place { keys, id }: &Place,
         linger: Duration,
         may_be_queued: bool,
-        passed: Option<Passed<'_>>,
-    ) -> Result<()> {
+        unheard: Option<Unheard<'_>>,
+    ) -> Result<Vec<Granted>> {
         let linger = linger.as_millis().to_string();
         let mut terms = Vec::with_capacity(2 + self.keeper.len());
         terms.extend(flags([may_be_queued, self.barging]));
@@ -236,8 +252,8 @@ impl Shared {
         if !self.link.route.is_cluster() {
             terms.extend(self.keeper.as_bytes());
         }
-        let (token, before) = match passed {
-            Some(Passed { token, before }) if !before.is_empty() => {
+        let (token, before) = match unheard {
+            Some(Unheard { token, before }) if !before.is_empty() => {
                 (token.to_string(), with_blanks(before))
             }
             _ => Default::default(),
@@ -247,20 +263,24 @@ impl Shared {
         let few = if before.is_empty() { &arguments[..3] } else { &arguments };
         let sent = Moment::now();
         let answer = self.link.call(&self.scripts.release, &keys.all(), few).await?;
-        if let Value::Array(granted) = &answer {
-            let granted = granted.chunks_exact(2);
-            let mut heirs = match granted.remainder() {
-                [Value::Array(heirs)] => ids(heirs).unwrap_or_default(),
-                _ => Vec::new(),
-            };
-            for granted in granted {
-                if let (Some(id), Some(token)) = (text(&granted[0]), number(&granted[1])) {
-                    let heirs = std::mem::take(&mut heirs);
-                    self.roll.granted_since(id, token, Some(sent), heirs);
-                }
-            }
+        let Value::Array(words) = &answer else { return Ok(Vec::new()) };
+        let granted = words.chunks_exact(2);
+        let mut heirs = match granted.remainder() {
+            [Value::Array(heirs)] => ids(heirs).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let granted = granted.filter_map(|granted| {
+            let (id, token) = (text(&granted[0])?.to_owned(), number(&granted[1])?);
+            Some(Granted { id, token, since: sent, heirs: std::mem::take(&mut heirs) })
+        });
+        Ok(granted.collect())
+    }
+
+    /// Tells claims of this keeper that it is their turn.
+    fn tell_granted(&self, granted: Vec<Granted>) {
+        for Granted { id, token, since, heirs } in granted {
+            self.roll.granted_since(&id, token, Some(since), heirs);
         }
-        Ok(())
     }
 }
 

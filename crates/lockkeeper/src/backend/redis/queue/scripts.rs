@@ -4,7 +4,7 @@ use super::{Place, Shared, flags, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::script::Script;
 use crate::backend::redis::tenure::{Bid, Step};
-use crate::backend::{Claim, Mode};
+use crate::backend::{Claim, LossReason, Mode};
 use crate::error::Result;
 use redis::Value;
 use std::collections::HashSet;
@@ -73,6 +73,15 @@ pub(super) enum Left {
     Granted(u64),
 }
 
+/// What became of passing a name on.
+#[derive(Debug)]
+pub(super) enum Succeeded {
+    /// The store has the heir, and these of its keeper next in line, if that was asked.
+    Before(Vec<String>),
+    /// It was not there to be passed on.
+    Not(LossReason),
+}
+
 /// What a sign of life found.
 #[derive(Debug)]
 pub(super) struct Beat {
@@ -133,8 +142,7 @@ impl Shared {
         asked.ok_or_else(|| strange(&answer))
     }
 
-    /// Tells that the name was passed on, to be kept for `span`. Returns who is next in line; `None`
-    /// if it was not there to be passed on.
+    /// Tells that the name was passed on, to be kept for `span`.
     pub(super) async fn succeed(
         &self,
         keys: &Keys,
@@ -142,7 +150,7 @@ impl Shared {
         bid: &Bid,
         token: u64,
         span: Duration,
-    ) -> Result<Option<Vec<String>>> {
+    ) -> Result<Succeeded> {
         let (token, span) = (token.to_string(), span.as_millis().to_string());
         let (id, before) = (step.heir.as_bytes(), with_blanks(&step.before));
         let asks = flags([step.asks_for_heirs]);
@@ -150,8 +158,14 @@ impl Shared {
         let arguments = [id, token.as_bytes(), span.as_bytes(), record, before, &asks];
         let answer = self.link.call(&self.scripts.succeed, &keys.all(), &arguments).await?;
         match &answer {
-            Value::Array(heirs) => ids(heirs).map(Some).ok_or_else(|| strange(&answer)),
-            Value::Int(0) => Ok(None),
+            Value::Array(heirs) => {
+                ids(heirs).map(Succeeded::Before).ok_or_else(|| strange(&answer))
+            }
+            Value::Int(0) => Ok(Succeeded::Not(LossReason::Gone)),
+            Value::BulkString(reason) => {
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                Ok(Succeeded::Not(LossReason::Broken { reason }))
+            }
             _ => Err(strange(&answer)),
         }
     }

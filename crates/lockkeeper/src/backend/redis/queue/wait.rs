@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// How long a waiter counts as alive after a sign of life of its keeper; `LIFE` in the scripts.
 /// The most that a dead waiter costs the one behind it.
-const LIFE: Duration = Duration::from_secs(2);
+pub(super) const LIFE: Duration = Duration::from_secs(2);
 /// A sign of life is given this often.
 const BEAT: Duration = Duration::from_millis(600);
 /// Later by this much, what ends then has ended.
@@ -40,6 +40,7 @@ impl Queue {
             let mut called = shared.roll.expect(&place.id, &vigil, &bid, first);
             let refused = match shared.ask(claim, &place, &bid, true, again).await {
                 Ok(Asked::Granted(token)) => {
+                    vigil.granted(token);
                     drop(forget);
                     return Ok(Some(self.grant(place, bid, Got::by_asking(token, sent, claim))));
                 }
@@ -70,7 +71,7 @@ impl Queue {
                 None => self.turn(claim, &place, patience, &vigil, &mut called).await,
             };
             let turn = match turn {
-                Err(error) => match self.last_word(&place, &mut called) {
+                Err(error) => match self.last_word(&place, &mut called).await {
                     Some(got) => Turn::Granted(got),
                     None => return Err(error),
                 },
@@ -97,14 +98,15 @@ impl Queue {
     ) -> Result<Turn> {
         tokio::select! {
             biased;
-            called = &mut *called => self.granted(claim, place, called).await,
+            called = &mut *called => self.granted(claim, place, vigil, called).await,
             () = patience.over() => {
-                if let Some(got) = self.last_word(place, called) {
+                if let Some(got) = self.last_word(place, called).await {
                     return Ok(Turn::Granted(got));
                 }
                 let sent = Moment::now();
                 match self.shared.leave(place).await? {
                     Left::Granted(token) => {
+                        vigil.granted(token);
                         Ok(Turn::Granted(Got::by_asking(token, sent, claim)))
                     }
                     Left::From(number) => {
@@ -121,9 +123,16 @@ impl Queue {
 
     /// Has nothing passed on to one that gives up. If that just happened, it is had: the store was
     /// told, and to give up would not undo that.
-    fn last_word(&self, place: &Place, called: &mut oneshot::Receiver<Called>) -> Option<Got> {
-        self.shared.roll.forget(&place.id);
-        match called.try_recv() {
+    async fn last_word(
+        &self,
+        place: &Place,
+        called: &mut oneshot::Receiver<Called>,
+    ) -> Option<Got> {
+        if self.shared.roll.forget(&place.id) || called.is_terminated() {
+            return None;
+        }
+        // Whoever took it off the roll tells it in the same breath.
+        match called.await {
             Ok(Called::Inherited(inheritance)) => Some(inheritance.into()),
             _ => None,
         }
@@ -134,6 +143,7 @@ impl Queue {
         &self,
         claim: &Claim,
         place: &Place,
+        vigil: &Arc<Vigil>,
         called: Result<Called, oneshot::error::RecvError>,
     ) -> Result<Turn> {
         let (token, sent, valid_for, heirs) = match called {
@@ -144,7 +154,8 @@ impl Queue {
             }
             Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
         };
-        let tenure = (!heirs.is_empty()).then(|| Arc::new(Tenure::new(&place.id, heirs)));
+        let tenure =
+            (!heirs.is_empty()).then(|| Arc::new(Tenure::new(&place.id, heirs, vigil.clone())));
         let left = (sent + valid_for).remaining();
         if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
             return Ok(Turn::Granted(Got { token, vouched: Vouched { sent, valid_for }, tenure }));

@@ -4,14 +4,19 @@ fn ids(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|&id| id.to_owned()).collect()
 }
 
+fn tenure_of(holder: &str, heirs: Vec<String>) -> Tenure {
+    Tenure::new(holder, heirs, Arc::new(Vigil::new(Duration::from_secs(1))))
+}
+
 fn next(tenure: &Tenure) -> Option<Step> {
-    tenure.pass_on(|_| Some(())).map(|(step, ())| step)
+    tenure.pass_on(1, |_| Candidate::Ready(())).map(|(step, ())| step)
 }
 
 #[test]
 fn heirs_come_in_order_and_those_who_left_are_passed_over() {
-    let tenure = Tenure::new("a", ids(&["b", "c", "d"]));
-    let (step, ()) = tenure.pass_on(|id| (id != "b").then_some(())).unwrap();
+    let tenure = tenure_of("a", ids(&["b", "c", "d"]));
+    let b_left = |id: &str| if id == "b" { Candidate::Left } else { Candidate::Ready(()) };
+    let (step, ()) = tenure.pass_on(1, b_left).unwrap();
     assert_eq!((step.heir.as_str(), step.before), ("c", ids(&["a"])));
     assert_eq!(next(&tenure).unwrap().heir, "d");
     assert!(next(&tenure).is_none());
@@ -19,7 +24,7 @@ fn heirs_come_in_order_and_those_who_left_are_passed_over() {
 
 #[test]
 fn whoever_may_be_on_record_is_named_until_the_store_has_said() {
-    let tenure = Tenure::new("a", ids(&["b", "c", "d"]));
+    let tenure = tenure_of("a", ids(&["b", "c", "d"]));
     assert!(tenure.before("a").is_empty());
     next(&tenure);
     next(&tenure);
@@ -37,7 +42,7 @@ fn whoever_may_be_on_record_is_named_until_the_store_has_said() {
 #[test]
 fn no_more_go_unseen_than_there_are_tokens_for() {
     let heirs: Vec<_> = (0..2 * UNSEEN).map(|number| number.to_string()).collect();
-    let tenure = Tenure::new("first", heirs);
+    let tenure = tenure_of("first", heirs);
     let mut last = None;
     for _ in 0..UNSEEN {
         last = next(&tenure);
@@ -50,7 +55,7 @@ fn no_more_go_unseen_than_there_are_tokens_for() {
 
 #[test]
 fn the_store_is_asked_for_more_heirs_once() {
-    let tenure = Tenure::new("a", ids(&["b", "c", "d"]));
+    let tenure = tenure_of("a", ids(&["b", "c", "d"]));
     let step = next(&tenure).unwrap();
     assert!(step.asks_for_heirs);
     assert!(!next(&tenure).unwrap().asks_for_heirs);
@@ -62,23 +67,65 @@ fn the_store_is_asked_for_more_heirs_once() {
 }
 
 #[test]
+fn whoever_finds_it_gone_ends_it_and_the_holder_has_lost_it() {
+    let tenure = tenure_of("a", ids(&["b", "c", "d"]));
+    next(&tenure);
+    next(&tenure);
+    assert!(!tenure.is_lost_by("b", &LossReason::Gone), "c has not been heard of yet");
+    assert!(next(&tenure).is_none(), "but it is not passed on");
+    assert_eq!(tenure.loss_of("c"), None);
+    assert!(tenure.is_lost_by("c", &LossReason::Gone));
+    assert_eq!((tenure.loss_of("c"), tenure.loss_of("b")), (Some(LossReason::Gone), None));
+}
+
+#[test]
 fn a_late_answer_ends_nothing() {
-    let tenure = Tenure::new("a", ids(&["b", "c", "d"]));
+    let tenure = tenure_of("a", ids(&["b", "c", "d"]));
     next(&tenure);
     next(&tenure);
-    assert!(!tenure.is_over_with("b") && !tenure.is_gone());
-    assert!(tenure.is_over_with("c") && tenure.is_gone());
-    assert!(next(&tenure).is_none(), "what is gone is not passed on");
+    tenure.confirmed("c", Vec::new());
+    assert!(!tenure.is_lost_by("b", &LossReason::Gone));
+    assert_eq!(next(&tenure).unwrap().heir, "d");
+}
+
+#[test]
+fn what_the_store_has_given_to_an_heir_is_not_passed_on() {
+    let tenure = tenure_of("a", ids(&["b", "c"]));
+    tenure.vigil.granted(7);
+    let b_left = |id: &str| if id == "b" { Candidate::Left } else { Candidate::Ready(()) };
+    assert!(tenure.pass_on(6, b_left).is_none(), "b had it after a");
+    let tenure = tenure_of("a", ids(&["b", "c"]));
+    tenure.vigil.granted(7);
+    assert!(tenure.pass_on(7, b_left).is_some(), "that was a");
 }
 
 #[test]
 fn an_heir_has_no_more_than_the_one_before_had() {
     let second = Duration::from_secs(1);
     let sent = Moment::now();
-    let long = Vouched { sent, valid_for: 30 * second }.passed_on(2 * second);
+    let long = Vouched { sent, valid_for: 30 * second }.for_heir(2 * second);
     assert!(long.sent >= sent && long.valid_for == 2 * second);
-    let short = Vouched { sent, valid_for: 2 * second }.passed_on(2 * second);
+    let short = Vouched { sent, valid_for: 2 * second }.for_heir(2 * second);
     assert_eq!((short.sent, short.valid_for), (sent, 2 * second));
-    let shorter = Vouched { sent, valid_for: 2 * second }.passed_on(second / 10);
+    let shorter = Vouched { sent, valid_for: 2 * second }.for_heir(second / 10);
     assert_eq!(shorter.valid_for, second / 10);
+    let brief = Vouched { sent, valid_for: second / 5 };
+    assert!(brief.is_enough_for(second / 5) && !brief.is_enough_for(2 * second));
+}
+
+#[test]
+fn one_who_must_ask_the_store_is_not_passed_over() {
+    let tenure = tenure_of("a", ids(&["b", "c"]));
+    let b_asks = |id: &str| if id == "b" { Candidate::Unfit } else { Candidate::Ready(()) };
+    assert!(tenure.pass_on(1, b_asks).is_none());
+    assert_eq!(next(&tenure).unwrap().heir, "b", "the turn is still its own");
+}
+
+#[test]
+fn what_was_vouched_for_long_ago_is_not_passed_on() {
+    let sent = Moment::now();
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(Vouched { sent, valid_for: Duration::from_secs(60) }.is_fresh());
+    let renewed_soon = Vouched { sent, valid_for: Duration::from_millis(100) };
+    assert!(!renewed_soon.is_fresh());
 }

@@ -1,0 +1,71 @@
+//! Many who want one name and have little patience.
+
+use crate::likeness::Dice;
+use crate::{LONG, cases, keeper};
+use anyhow::{Result, ensure};
+use lockkeeper::Keeper;
+use lockkeeper_lab::server::Lab;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+cases!(those_who_give_up_leave_nothing_behind);
+
+const TASKS: u64 = 12;
+const TURNS: u64 = 400;
+
+/// Who has given up, by the notes of their claims.
+type GivenUp = Arc<Mutex<HashSet<String>>>;
+
+async fn those_who_give_up_leave_nothing_behind(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let keepers = [keeper(&server).await?, keeper(&server).await?];
+    let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
+    let (held, given_up) = (Arc::new(AtomicUsize::new(0)), GivenUp::default());
+    let turns = |keeper: Keeper, seed: u64| {
+        let (inside, last) = (inside.clone(), last.clone());
+        let (held, given_up) = (held.clone(), given_up.clone());
+        async move {
+            let mut dice = Dice(seed);
+            for number in 0..TURNS {
+                let patience = Duration::from_micros(dice.roll(5000));
+                let note = format!("{seed}/{number}");
+                let lock = keeper.lock("given up").note(&note).ttl(LONG);
+                let Ok(guard) = lock.acquire_within(patience).await else {
+                    given_up.lock().expect("no panic").insert(note);
+                    continue;
+                };
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                let before = last.lock().expect("no panic").replace(guard.token());
+                assert!(before.is_none_or(|before| before < guard.token()), "tokens grow");
+                held.fetch_add(1, Ordering::SeqCst);
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await?;
+            }
+            anyhow::Ok(())
+        }
+    };
+    let mut tasks = JoinSet::new();
+    for number in 0..TASKS {
+        tasks.spawn(turns(keepers[usize::from(number > 8)].clone(), number));
+    }
+    let watcher = keeper(&server).await?;
+    while !tasks.is_empty() {
+        let gone = given_up.lock().expect("no panic").clone();
+        let view = watcher.show("given up").await?;
+        let notes = view.holders.iter().map(|holder| &holder.note);
+        let left = notes.chain(view.waiters.iter().map(|waiter| &waiter.note));
+        let left: Vec<_> = left.filter(|note| gone.contains(*note)).collect();
+        ensure!(left.is_empty(), "{left:?} had given up, and are in {view:?}");
+        while let Some(done) = tasks.try_join_next() {
+            done??;
+        }
+    }
+    let (held, all) = (held.load(Ordering::SeqCst), usize::try_from(TASKS * TURNS)?);
+    ensure!((all / 20..all * 19 / 20).contains(&held), "unknown: {held} of {all} had their turn");
+    let view = watcher.show("given up").await?;
+    ensure!(view.holders.is_empty() && view.waiters.is_empty(), "{view:?}");
+    Ok(())
+}
