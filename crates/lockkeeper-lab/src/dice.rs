@@ -2,16 +2,18 @@
 
 /// A small generator of choices: the same seed, the same choices.
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The choices of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         // Never zero, which this generator does not leave.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// A number below `of`.
-    pub(crate) fn roll(&mut self, of: u64) -> u64 {
+    pub fn roll(&mut self, of: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

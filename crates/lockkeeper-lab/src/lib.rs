@@ -13,7 +13,7 @@
 //! - [`workload`]: the clients, the resources they write to, and the faults.
 
 pub mod check;
-mod dice;
+pub mod dice;
 pub mod history;
 pub mod interop;
 pub mod picture;

@@ -1,9 +1,9 @@
 //! How many connections there are, and what happens when they break.
 
-use crate::{LONG, PATIENT, cases, eventually, keeper};
+use crate::{LONG, PATIENT, cases, eventually, far_keeper, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::{FencingToken, Keeper};
-use lockkeeper_lab::proxy::{Afterwards, Framing, Proxy};
+use lockkeeper_lab::proxy::Afterwards;
 use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
@@ -114,11 +114,8 @@ async fn a_server_that_is_away_for_a_moment_is_waited_for(lab: &Lab) -> Result<(
 
 async fn a_waiter_that_hears_nothing_keeps_its_place(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
-    let upstream = format!("127.0.0.1:{}", server.port()).parse()?;
-    // On a thread: it has a runtime of its own.
-    let proxy = tokio::task::spawn_blocking(move || Proxy::start(upstream, 7)).await??;
+    let (far, proxy) = far_keeper(&server).await?;
     let direct = keeper(&server).await?;
-    let far = lockkeeper::connect(&format!("redis://{}", proxy.address())).await?;
     let held = direct.lock("deaf").ttl(LONG).acquire().await?;
     let lock = far.lock("deaf").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await });
@@ -175,12 +172,8 @@ async fn all_helper_keys_expire(lab: &Lab) -> Result<()> {
 
 async fn a_break_whose_answer_is_lost_is_done_once(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
-    let upstream = server.address().parse()?;
-    let proxy =
-        tokio::task::spawn_blocking(move || Proxy::start_framed(upstream, 7, Framing::Resp));
-    let proxy = proxy.await??;
-    let url = format!("redis://{}", proxy.control().address());
-    let (operator, holder) = (lockkeeper::connect(&url).await?, keeper(&server).await?);
+    let (operator, proxy) = far_keeper(&server).await?;
+    let holder = keeper(&server).await?;
     let held = holder.lock("cut").ttl(LONG).acquire().await?;
     let token = held.token().context("a token")?;
     // Once, so that the server knows the script.

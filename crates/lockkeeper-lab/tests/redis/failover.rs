@@ -1,6 +1,6 @@
 //! Servers that take over from others.
 
-use crate::{LONG, PATIENT, cases, eventually};
+use crate::{LONG, PATIENT, cases, eventually, waiting};
 use anyhow::{Context, Result};
 use lockkeeper::{ErrorKind, Keeper};
 use lockkeeper_lab::server::{Lab, Server};
@@ -26,10 +26,7 @@ async fn survives(keeper: &Keeper, name: &str, fail: impl FnOnce() -> Result<()>
     let before = keeper.lock(name).ttl(LONG).acquire().await?;
     let lock = keeper.lock(name).ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    eventually("one waits", async || {
-        Ok((keeper.show(name).await?.waiters.len() == 1).then_some(()))
-    })
-    .await;
+    waiting(keeper, name, 1).await;
     // The replica has it.
     tokio::time::sleep(Duration::from_millis(200)).await;
     fail()?;
@@ -71,10 +68,7 @@ async fn a_silent_sentinel_holds_up_no_one(lab: &Lab) -> Result<()> {
     let held = direct.lock("unheld").ttl(LONG).acquire().await?;
     let lock = keeper.lock("unheld").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    eventually("one waits", async || {
-        Ok((direct.show("unheld").await?.waiters.len() == 1).then_some(()))
-    })
-    .await;
+    waiting(&direct, "unheld", 1).await;
     // The sentinels are asked more than once in this time, by signs of life.
     let begin = std::time::Instant::now();
     while begin.elapsed() < Duration::from_secs(8) {
@@ -112,10 +106,7 @@ async fn names_of_every_slot_work_in_a_cluster(lab: &Lab) -> Result<()> {
         let held = one.lock(name).ttl(LONG).acquire().await?;
         let lock = two.lock(name).ttl(LONG);
         let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-        eventually("one waits", async || {
-            Ok((one.show(name).await?.waiters.len() == 1).then_some(()))
-        })
-        .await;
+        waiting(&one, name, 1).await;
         held.release().await?;
         std::mem::forget(waiter.await??);
     }
@@ -135,10 +126,7 @@ async fn replicas_must_have_it_where_the_url_says_so(lab: &Lab) -> Result<()> {
     assert_eq!(there.number(), Some(1), "the replica has what was granted");
     let lock = keeper.lock("safe").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    eventually("one waits", async || {
-        Ok((keeper.show("safe").await?.waiters.len() == 1).then_some(()))
-    })
-    .await;
+    waiting(&keeper, "safe", 1).await;
     held.release().await?;
     waiter.await??.release().await?;
 

@@ -122,10 +122,7 @@ async fn the_dead_cost_no_more_when_the_clock_goes_back(lab: &Lab) -> Result<()>
             let keeper = lockkeeper::connect(&url).await?;
             let lock = keeper.lock("waited for").ttl(LONG);
             tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) });
-            crate::eventually("it waits", async || {
-                Ok((keeper.show("waited for").await?.waiters.len() == 1).then_some(()))
-            })
-            .await;
+            crate::waiting(&keeper, "waited for", 1).await;
             Ok(())
         })
     });

@@ -1,6 +1,6 @@
 //! Redis without room.
 
-use crate::{LONG, PATIENT, cases, keeper};
+use crate::{LONG, PATIENT, cases, keeper, waiting};
 use anyhow::{Context, Result};
 use lockkeeper::ErrorKind;
 use lockkeeper_lab::server::{Lab, Server};
@@ -21,10 +21,7 @@ async fn holders_renew_and_release_while_memory_is_full(lab: &Lab) -> Result<()>
     let also = keeper.rw_lock("read").read().ttl(short).acquire().await?;
     let lock = keeper.lock("held").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    crate::eventually("one waits", async || {
-        Ok((keeper.show("held").await?.waiters.len() == 1).then_some(()))
-    })
-    .await;
+    waiting(&keeper, "held", 1).await;
     fill(&server)?;
     let error = keeper.lock("new").try_acquire().await.expect_err("there is no room");
     assert_eq!(error.kind(), ErrorKind::Store);

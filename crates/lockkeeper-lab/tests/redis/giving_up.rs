@@ -1,9 +1,9 @@
 //! Many who want one name and have little patience.
 
-use crate::likeness::Dice;
 use crate::{LONG, cases, keeper};
 use anyhow::{Result, ensure};
 use lockkeeper::Keeper;
+use lockkeeper_lab::dice::Dice;
 use lockkeeper_lab::server::Lab;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ async fn those_who_give_up_leave_nothing_behind(lab: &Lab) -> Result<()> {
         let (inside, last) = (inside.clone(), last.clone());
         let (held, given_up) = (held.clone(), given_up.clone());
         async move {
-            let mut dice = Dice(seed);
+            let mut dice = Dice::new(seed);
             for number in 0..TURNS {
                 let patience = Duration::from_micros(dice.roll(5000));
                 let note = format!("{seed}/{number}");

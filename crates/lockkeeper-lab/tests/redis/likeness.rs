@@ -3,6 +3,7 @@
 use crate::{cases, eventually, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::{Guard, Keeper, Lock, Owner};
+use lockkeeper_lab::dice::Dice;
 use lockkeeper_lab::server::Lab;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +14,6 @@ cases!(random_claims_stand_in_the_same_order_as_in_memory);
 const NAME: &str = "line";
 const ROUNDS: u64 = 40;
 const STEPS: u64 = 25;
-
-/// A small generator, so that a failure can be repeated.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 /// One of the two stores, and what is going on in it.
 struct Side {
@@ -89,7 +79,7 @@ async fn random_claims_stand_in_the_same_order_as_in_memory(lab: &Lab) -> Result
         let memory = vec![Keeper::new(store.clone())?, Keeper::new(store)?];
         let redis = vec![keeper(&server).await?, keeper(&server).await?];
         let mut sides = [Side::new(memory), Side::new(redis)];
-        let mut dice = Dice(round);
+        let mut dice = Dice::new(round);
         let mut story = format!("round {round}");
         for number in 0..STEPS {
             story += "\n";

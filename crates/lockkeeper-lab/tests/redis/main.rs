@@ -14,6 +14,7 @@ mod shards;
 use anyhow::Result;
 use lockkeeper::Keeper;
 use lockkeeper_lab::cases;
+use lockkeeper_lab::proxy::{Framing, Proxy};
 use lockkeeper_lab::server::{Kind, Lab, Server};
 use lockkeeper_lab::trials::{arguments, eventually, trials};
 use std::sync::Arc;
@@ -42,6 +43,21 @@ fn main() -> Result<()> {
     let conclusion = libtest_mimic::run(&arguments(6), trials);
     drop(lab);
     conclusion.exit();
+}
+
+/// Waits until so many stand in line for the name.
+async fn waiting(keeper: &Keeper, name: &str, count: usize) {
+    let wait = async || Ok((keeper.show(name).await?.waiters.len() == count).then_some(()));
+    eventually("they wait", wait).await;
+}
+
+/// A keeper whose way to the server can be broken.
+async fn far_keeper(server: &Server) -> Result<(Keeper, Proxy)> {
+    let upstream = server.address().parse()?;
+    // On a thread: it has a runtime of its own.
+    let start = move || Proxy::start_framed(upstream, 7, Framing::Resp);
+    let proxy = tokio::task::spawn_blocking(start).await??;
+    Ok((lockkeeper::connect(&format!("redis://{}", proxy.address())).await?, proxy))
 }
 
 async fn keeper(server: &Server) -> Result<Keeper> {

@@ -1,6 +1,6 @@
 //! Messages that never arrive, and waiters that never wake.
 
-use crate::{LONG, PATIENT, cases, eventually, keeper};
+use crate::{LONG, PATIENT, cases, eventually, keeper, waiting};
 use anyhow::{Context, Result};
 use lockkeeper_lab::server::{Lab, Server};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,10 +34,7 @@ async fn a_wake_up_that_is_missed_is_made_up_for(lab: &Lab) -> Result<()> {
     for keeper in [&two, &one] {
         let lock = keeper.lock("missed").ttl(LONG);
         let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-        eventually("one waits", async || {
-            Ok((one.show("missed").await?.waiters.len() == 1).then_some(()))
-        })
-        .await;
+        waiting(&one, "missed", 1).await;
         held.release().await?;
         held = waiter.await??;
     }
@@ -69,11 +66,7 @@ async fn a_hand_over_within_a_keeper_takes_no_message(lab: &Lab) -> Result<()> {
                     _ => read.acquire_within(PATIENT).await?.release().await,
                 }
             }));
-            eventually("one more waits", async || {
-                let waiting = two.show("inside").await?.waiters.len();
-                Ok((waiting == number + 1).then_some(()))
-            })
-            .await;
+            waiting(&two, "inside", number + 1).await;
         }
         held.release().await?;
         for waiter in waiters {
@@ -89,18 +82,17 @@ async fn one_who_was_struck_off_stands_in_line_again(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
     let (one, two) = (keeper(&server).await?, keeper(&server).await?);
     let held = one.lock("struck").ttl(LONG).acquire().await?;
-    let two_wait = async || Ok((one.show("struck").await?.waiters.len() == 2).then_some(()));
     let waiters: Vec<_> = (0..2)
         .map(|_| {
             let lock = two.lock("struck").ttl(LONG);
             tokio::spawn(async move { lock.acquire_within(PATIENT * 2).await?.release().await })
         })
         .collect();
-    eventually("two wait", two_wait).await;
+    waiting(&one, "struck", 2).await;
     // The other one still gives signs of life for both.
     server.redis()?.ask(&["LPOP", "lockkeeper:{struck}:queue"])?;
     assert_eq!(one.show("struck").await?.waiters.len(), 1);
-    eventually("it stands in line again", two_wait).await;
+    waiting(&one, "struck", 2).await;
     held.release().await?;
     for waiter in waiters {
         waiter.await??;
@@ -114,13 +106,7 @@ async fn one_who_was_struck_off_is_missed_also_where_turns_are_short(lab: &Lab) 
     let held = one.lock("short").ttl(LONG).acquire().await?;
     let lock = two.lock("short").note("to be struck off").ttl(LONG);
     let waiter = tokio::spawn(async move { lock.acquire_within(LONG).await?.release().await });
-    let waiting = async |count: usize| {
-        eventually("they wait", async || {
-            Ok((one.show("short").await?.waiters.len() == count).then_some(()))
-        })
-        .await;
-    };
-    waiting(1).await;
+    waiting(&one, "short", 1).await;
     // Others of its keeper ask all the time, which shows that the keeper lives.
     let stop = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..3)
@@ -136,7 +122,7 @@ async fn one_who_was_struck_off_is_missed_also_where_turns_are_short(lab: &Lab) 
             })
         })
         .collect();
-    waiting(4).await;
+    waiting(&one, "short", 4).await;
     server.redis()?.ask(&["LPOP", "lockkeeper:{short}:queue"])?;
     held.release().await?;
     waiter.await?.context("it gets its turn while the others go on")?;
@@ -155,10 +141,7 @@ async fn what_is_got_by_asking_again_lasts(lab: &Lab) -> Result<()> {
         let held = one.lock("again").ttl(LONG).acquire().await?;
         let lock = two.lock("again").ttl(LONG);
         let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-        eventually("one waits", async || {
-            Ok((one.show("again").await?.waiters.len() == 1).then_some(()))
-        })
-        .await;
+        waiting(&one, "again", 1).await;
         held.release().await?;
         let got = waiter.await??;
         // Longer than a sign of life counts, and shorter than it takes to renew.
@@ -184,10 +167,7 @@ async fn a_waiter_whose_keeper_died_costs_its_sign_of_life(lab: &Lab) -> Result<
                 let lock = keeper.lock("dead").ttl(LONG);
                 tokio::spawn(async move { lock.acquire().await.map(std::mem::forget) });
             }
-            eventually("five wait", async || {
-                Ok((keeper.show("dead").await?.waiters.len() == 5).then_some(()))
-            })
-            .await;
+            waiting(&keeper, "dead", 5).await;
             Ok(())
         })
     });
@@ -234,10 +214,7 @@ async fn newcomers_may_go_first_where_the_url_says_so(lab: &Lab) -> Result<()> {
             let held = one.lock("barging").ttl(LONG).acquire().await?;
             let lock = two.lock("barging").ttl(LONG);
             let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-            eventually("one waits", async || {
-                Ok((one.show("barging").await?.waiters.len() == 1).then_some(()))
-            })
-            .await;
+            waiting(&one, "barging", 1).await;
             held.release().await?;
             if let Some(first) = one.lock("barging").ttl(LONG).try_acquire().await? {
                 went_first = true;
@@ -276,18 +253,12 @@ async fn a_future_that_is_not_polled_does_not_starve_others(lab: &Lab) -> Result
             guard.release().await
         })
     };
-    let waiting = async |number: usize| {
-        eventually("they wait", async || {
-            Ok((one.show("stalled").await?.waiters.len() == number).then_some(()))
-        })
-        .await;
-    };
     let earlier = take(&two, "earlier");
-    waiting(2).await;
+    waiting(&one, "stalled", 2).await;
     // Longer than a waiter counts as alive without a sign.
     tokio::time::sleep(Duration::from_millis(3500)).await;
     let later = take(&one, "later");
-    waiting(3).await;
+    waiting(&one, "stalled", 3).await;
     held.release().await?;
     earlier.await??;
     later.await??;

@@ -87,7 +87,8 @@ impl Lease for QueueLease {
         }
         let before = self.before();
         let unheard = Unheard { token: self.token, before: &before };
-        self.next = self.shared.release(&self.place, linger, false, Some(unheard)).await?;
+        let unheard = (!before.is_empty()).then_some(unheard);
+        self.next = self.shared.release(&self.place, linger, false, unheard).await?;
         Ok(())
     }
 

@@ -111,12 +111,13 @@ end
 -- Takes those out of the queue whose ids, each with a blank behind it, are given; returns how many
 -- there were.
 local function leave_line(ids)
-  local found = {}
+  local found, _, wanted = {}, string.gsub(ids, ' ', ' ')
   for from = 0, redis.call('LLEN', KEYS[2]) - 1, 128 do
     for _, record in ipairs(redis.call('LRANGE', KEYS[2], from, from + 127)) do
       local id = string.match(record, '^%x+')
       if id and string.find(ids, id .. ' ', 1, true) then found[#found + 1] = record end
     end
+    if #found == wanted then break end
   end
   for _, record in ipairs(found) do redis.call('LREM', KEYS[2], 1, record) end
   return #found

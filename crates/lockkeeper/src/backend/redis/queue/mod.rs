@@ -252,12 +252,8 @@ impl Shared {
         if !self.link.route.is_cluster() {
             terms.extend(self.keeper.as_bytes());
         }
-        let (token, before) = match unheard {
-            Some(Unheard { token, before }) if !before.is_empty() => {
-                (token.to_string(), with_blanks(before))
-            }
-            _ => Default::default(),
-        };
+        let said = |Unheard { token, before }| (token.to_string(), with_blanks(before));
+        let (token, before) = unheard.map(said).unwrap_or_default();
         let arguments =
             [id.as_bytes(), linger.as_bytes(), &terms, token.as_bytes(), before.as_bytes()];
         let few = if before.is_empty() { &arguments[..3] } else { &arguments };

@@ -24,8 +24,7 @@ for _, holder in ipairs(holders) do
   end
 end
 if linger == 0 then drop(function(holder) return holder.id == id end) end
-if queued then leave_line(id .. ' ') end
-if before ~= '' then leave_line(before .. id .. ' ') end
+if queued or before ~= '' then leave_line(before .. id .. ' ') end
 if found == 0 and not queued and before == '' then return 0 end
 if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
