@@ -34,14 +34,24 @@ use tracing::Instrument;
 pub struct Guard {
     /// `None` only while being consumed.
     hold: Option<Arc<Hold>>,
+    /// Whether it reached the caller, who has not said that no work was done.
+    handed_out: bool,
     /// Made when first asked for: a child of the hold's own, so that cancelling it does no harm.
     lost: OnceLock<CancellationToken>,
 }
 
 impl Guard {
-    /// Takes over one stake in `hold`.
+    /// Takes over one stake in `hold`. Until it is [handed out](Self::hand_out), its end leaves no
+    /// `min_hold` to be served.
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold: Some(hold), lost: OnceLock::new() }
+        Self { hold: Some(hold), handed_out: false, lost: OnceLock::new() }
+    }
+
+    /// Marks it as one that reaches its caller: done last, where nothing can go wrong any more.
+    pub(crate) fn hand_out(mut self) -> Self {
+        self.hold().hand_out();
+        self.handed_out = true;
+        self
     }
 
     fn hold(&self) -> &Arc<Hold> {
@@ -162,7 +172,29 @@ impl Guard {
         // Cannot fail: this guard's own stake keeps the count above zero.
         let shared = self.hold().add_stake();
         debug_assert!(shared);
-        Guard::new(self.hold().clone())
+        Guard::new(self.hold().clone()).hand_out()
+    }
+
+    /// Says that no work was done under this guard: the claim need not stay for
+    /// [`min_hold`](crate::Lock::min_hold) after its release. Where several guards share the
+    /// claim, it stays unless all of them say so.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// # use std::time::Duration;
+    /// # let keeper = lockkeeper::connect("memory:").await?;
+    /// let once_an_hour = keeper.lock("report").min_hold(Duration::from_secs(3600));
+    /// let mut guard = once_an_hour.acquire().await?;
+    /// // The program for it is not there, so this hour's report has not been made.
+    /// guard.cancel_min_hold();
+    /// guard.release().await?;
+    /// assert!(once_an_hour.try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn cancel_min_hold(&mut self) {
+        if std::mem::take(&mut self.handed_out) {
+            self.hold().hand_back_unused();
+        }
     }
 
     /// Gives the claim back and waits until the store has it.

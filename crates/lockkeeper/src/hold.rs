@@ -32,6 +32,9 @@ pub(crate) struct Hold {
     bounds: Bounds,
     /// How many guards share this hold. The one that takes it to zero ends it.
     stakes: AtomicUsize,
+    /// How many guards ever reached a caller, less those who said that no work was done. With
+    /// none, nobody has held the claim, and it need not stay for `min_hold`.
+    handed_out: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -107,6 +110,7 @@ impl Hold {
             acquired: now,
             bounds,
             stakes: AtomicUsize::new(1),
+            handed_out: AtomicUsize::new(0),
             state: Mutex::new(state),
         });
         let mut lease = grant.lease;

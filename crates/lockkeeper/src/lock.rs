@@ -108,14 +108,14 @@ impl Lock {
         let attempt = self.terms.attempt(&self.core, name.clone(), self.mode)?;
         let mut place = None;
         match self.core.acquire(attempt, patience, &mut place).await? {
-            Some(guard) => Ok(guard),
+            Some(guard) => Ok(guard.hand_out()),
             None => Err(timed_out(&self.core, &name, limit, place).await),
         }
     }
 
     async fn contend(&self, patience: Patience) -> Result<Option<Guard>> {
         let attempt = self.terms.attempt(&self.core, Name::new(&self.name)?, self.mode)?;
-        self.core.acquire(attempt, patience, &mut None).await
+        Ok(self.core.acquire(attempt, patience, &mut None).await?.map(Guard::hand_out))
     }
 }
 

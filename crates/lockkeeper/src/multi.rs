@@ -141,12 +141,12 @@ impl MultiGuard {
         let signal = Arc::new(CancellationToken::new());
         // One signal for all: losing any of them is losing the whole.
         guards.iter().for_each(|guard| guard.signal_loss_to(&signal));
-        let all = Self { guards, lost: signal.child_token(), signal };
-        match all.first_lost() {
+        if let Some((guard, reason)) = first_lost(&guards) {
             // While we waited for the others.
-            Some((guard, reason)) => Err(lost_error(guard.name(), Some(reason))),
-            None => Ok(all),
+            return Err(lost_error(guard.name(), Some(reason)));
         }
+        let guards = guards.into_iter().map(Guard::hand_out).collect();
+        Ok(Self { guards, lost: signal.child_token(), signal })
     }
 
     /// The names, in the order they were taken.
@@ -171,7 +171,7 @@ impl MultiGuard {
 
     /// Why the first of those that are lost was; `None` while all are held.
     pub fn lost_reason(&self) -> Option<LossReason> {
-        self.first_lost().map(|(_, reason)| reason)
+        first_lost(&self.guards).map(|(_, reason)| reason)
     }
 
     /// Whether all are held at this moment.
@@ -211,13 +211,14 @@ impl MultiGuard {
                 },
             }
         }
-        let first = self.first_lost();
+        let first = first_lost(&self.guards);
         let (guard, reason) = first.map_or((&self.guards[0], None), |(g, why)| (g, Some(why)));
         Err(lost_error(guard.name(), reason))
     }
 
-    fn first_lost(&self) -> Option<(&Guard, LossReason)> {
-        self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
+    /// Says that no work was done under them; see [`Guard::cancel_min_hold`].
+    pub fn cancel_min_hold(&mut self) {
+        self.guards.iter_mut().for_each(Guard::cancel_min_hold);
     }
 
     /// Gives all of them back, the last one taken first.
@@ -242,4 +243,8 @@ impl MultiGuard {
     pub fn detach(self) {
         self.guards.into_iter().for_each(Guard::detach);
     }
+}
+
+fn first_lost(guards: &[Guard]) -> Option<(&Guard, LossReason)> {
+    guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
 }

@@ -1,6 +1,6 @@
 //! Which owner holds what here, so that asking again does not wait.
 
-use crate::claim::{Claim, Owner};
+use crate::claim::{Claim, ClaimId, Owner};
 use crate::core::Core;
 use crate::error::Result;
 use crate::hold::Hold;
@@ -11,22 +11,27 @@ use tokio_util::sync::CancellationToken;
 
 type Key = (Name, Owner);
 
-/// The holds of named owners.
+/// The holds of named owners. Of one owner and name there can be several: claims that were made
+/// at the same time, before any of them was held.
 #[derive(Debug, Default)]
-pub(crate) struct Reentry(Mutex<HashMap<Key, Place>>);
+pub(crate) struct Reentry(Mutex<HashMap<Key, Vec<Place>>>);
 
+/// One hold of an owner, until the store has it back.
 #[derive(Debug)]
-enum Place {
-    Held(Weak<Hold>),
-    /// Given back, but perhaps not yet by the store; cancelled when that is through.
-    Leaving(CancellationToken),
+struct Place {
+    claim: ClaimId,
+    hold: Weak<Hold>,
+    /// Given back, but perhaps not yet by the store.
+    is_leaving: bool,
+    /// Cancelled when the place is.
+    gone: CancellationToken,
 }
 
 /// What an owner finds that asks again.
 pub(crate) enum Entry {
     /// A stake in the hold it has.
     Again(Arc<Hold>),
-    /// A claim of its own on the way out.
+    /// A claim of its own on the way out; cancelled when that is through.
     Leaving(CancellationToken),
 }
 
@@ -34,23 +39,40 @@ impl Reentry {
     /// What `claim`'s owner already has on the name; `None` when it has nothing here.
     ///
     /// # Errors
-    /// `WouldDeadlock` when it holds the name in a mode that does not cover the claim's.
+    /// `WouldDeadlock` when it holds the name, but in no mode that covers the claim's.
     pub(crate) fn enter(&self, claim: &Claim) -> Result<Option<Entry>> {
         let key = (claim.name.clone(), claim.owner.clone());
-        let found = self.with(|places| match places.get(&key) {
-            Some(Place::Held(hold)) => hold.upgrade().ok_or(None),
-            Some(Place::Leaving(gone)) => Err(Some(Entry::Leaving(gone.clone()))),
-            None => Err(None),
+        let places = self.with(|places| {
+            let places = places.get(&key).map_or(&[][..], Vec::as_slice);
+            let known = |place: &Place| {
+                let hold = place.hold.upgrade().filter(|_| !place.is_leaving);
+                (hold, place.gone.clone())
+            };
+            places.iter().map(known).collect::<Vec<_>>()
         });
-        let hold = match found {
-            Ok(hold) if !hold.remaining().is_zero() => hold,
-            Ok(_) => return Ok(None),
-            Err(other) => return Ok(other),
-        };
-        if !hold.claim().mode.covers(claim.mode) {
-            return Err(hold.claim().mode.upgrade_refused(&claim.name, claim.mode));
+        let (mut refused, mut leaving) = (None, None);
+        // Looked at outside the lock: a hold that turns out to be lost reaches back into the map.
+        for (hold, gone) in places {
+            let Some(hold) = hold else {
+                leaving = Some(gone);
+                continue;
+            };
+            if hold.lost_reason().is_some() {
+                continue;
+            }
+            if !hold.claim().mode.covers(claim.mode) {
+                refused = Some(hold.claim().mode.upgrade_refused(&claim.name, claim.mode));
+            } else if hold.add_stake() {
+                return Ok(Some(Entry::Again(hold)));
+            } else {
+                // Its last guard is going this moment.
+                leaving = Some(gone);
+            }
         }
-        Ok(hold.add_stake().then_some(Entry::Again(hold)))
+        match refused {
+            Some(refused) => Err(refused),
+            None => Ok(leaving.map(Entry::Leaving)),
+        }
     }
 
     /// Whether the owner has, or had a moment ago, anything on the name.
@@ -60,31 +82,48 @@ impl Reentry {
     }
 
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
-        self.with(|places| places.insert(key(hold), Place::Held(Arc::downgrade(hold))));
+        let place = Place {
+            claim: hold.claim().id,
+            hold: Arc::downgrade(hold),
+            is_leaving: false,
+            gone: CancellationToken::new(),
+        };
+        self.with(|places| places.entry(key(hold)).or_default().push(place));
     }
 
     /// Forgets a hold that was lost or detached.
     pub(crate) fn forget(&self, hold: &Arc<Hold>) {
-        self.with(|places| {
-            if is_at(places, hold) {
-                places.remove(&key(hold));
-            }
-        });
+        self.remove(&key(hold), hold.claim().id);
     }
 
     /// Marks a hold as on its way out, until the returned mark is dropped.
     pub(crate) fn leave(&self, hold: &Arc<Hold>) -> Option<Leaving> {
+        let (key, claim) = (key(hold), hold.claim().id);
         self.with(|places| {
-            if !is_at(places, hold) {
-                return None;
-            }
-            let gone = CancellationToken::new();
-            places.insert(key(hold), Place::Leaving(gone.clone()));
-            Some(Leaving { core: hold.core().clone(), key: key(hold), gone })
-        })
+            let place = places.get_mut(&key)?.iter_mut().find(|place| place.claim == claim)?;
+            place.is_leaving = true;
+            Some(())
+        })?;
+        Some(Leaving { core: hold.core().clone(), key, claim })
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Place>) -> T) -> T {
+    fn remove(&self, key: &Key, claim: ClaimId) {
+        let removed = self.with(|all| {
+            let places = all.get_mut(key)?;
+            let index = places.iter().position(|place| place.claim == claim)?;
+            let removed = places.swap_remove(index);
+            if places.is_empty() {
+                all.remove(key);
+            }
+            Some(removed)
+        });
+        // Outside the lock: cancelling runs the wakers of whoever waits.
+        if let Some(place) = removed {
+            place.gone.cancel();
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Vec<Place>>) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -93,25 +132,15 @@ impl Reentry {
 pub(crate) struct Leaving {
     core: Arc<Core>,
     key: Key,
-    gone: CancellationToken,
+    claim: ClaimId,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.core.reentry.with(|places| {
-            if matches!(places.get(&self.key), Some(Place::Leaving(_))) {
-                places.remove(&self.key);
-            }
-        });
-        self.gone.cancel();
+        self.core.reentry.remove(&self.key, self.claim);
     }
 }
 
 fn key(hold: &Arc<Hold>) -> Key {
     (hold.claim().name.clone(), hold.claim().owner.clone())
-}
-
-fn is_at(places: &HashMap<Key, Place>, hold: &Arc<Hold>) -> bool {
-    let place = places.get(&key(hold));
-    matches!(place, Some(Place::Held(weak)) if weak.as_ptr() == Arc::as_ptr(hold))
 }

@@ -33,6 +33,13 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_permit_waited_for_and_forsaken,
         ));
     }
+    if chosen.capability.linger {
+        cases.extend(cases!("cancel":
+            who_was_not_there_for_the_grant_serves_no_min_hold,
+            who_waited_in_vain_serves_no_min_hold,
+            one_of_several_locks_serves_no_min_hold_for_the_others,
+        ));
+    }
     cases
 }
 
@@ -83,7 +90,11 @@ async fn asked_for(stage: &Stage, of: fn(&Keeper, &str) -> Lock) -> Outcome {
     let lock = of(&one, &name).ttl(LONG);
     for polls in 1..=MOST_POLLS {
         match polled(polls, lock.acquire()).await {
-            End::Done(guard) => return Ok(guard?.release().await?),
+            End::Done(guard) => {
+                let mut guard = guard?;
+                guard.cancel_min_hold();
+                return Ok(guard.release().await?);
+            }
             End::Dropped | End::Asleep => free(&two, &name).await?,
         }
     }
@@ -139,6 +150,49 @@ async fn a_read_side_waited_for_and_forsaken(stage: Arc<Stage>) -> Outcome {
 
 async fn a_permit_waited_for_and_forsaken(stage: Arc<Stage>) -> Outcome {
     waited_for(&stage, |keeper, name| keeper.semaphore(name, 1)).await
+}
+
+/// A stay that nobody waits out.
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn who_was_not_there_for_the_grant_serves_no_min_hold(stage: Arc<Stage>) -> Outcome {
+    asked_for(&stage, |keeper, name| keeper.lock(name).min_hold(HOUR)).await
+}
+
+async fn who_waited_in_vain_serves_no_min_hold(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("vanished");
+    for round in 0..16_u64 {
+        let held = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
+        let lock = one.lock(&name).ttl(LONG).min_hold(HOUR);
+        let waiter = tokio::spawn(async move {
+            let mut guard = lock.acquire().await?;
+            guard.cancel_min_hold();
+            guard.release().await
+        });
+        tokio::time::sleep(ms(15)).await;
+        let release = tokio::spawn(held.release());
+        tokio::time::sleep(Duration::from_micros(round * 60)).await;
+        waiter.abort();
+        release.await??;
+    }
+    free(&two, &name).await
+}
+
+async fn one_of_several_locks_serves_no_min_hold_for_the_others(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let names = [stage.name("a"), stage.name("b")];
+    let held = two.lock(&names[1]).ttl(LONG).acquire().await?;
+    let both = one.multi(&names).ttl(LONG).min_hold(HOUR);
+    ensure!(both.try_acquire().await?.is_none(), "granted although one is held");
+    free(&two, &names[0]).await?;
+    ensure!(both.acquire_within(ms(100)).await.is_err(), "granted although one is held");
+    free(&two, &names[0]).await?;
+    let forsaken = tokio::time::timeout(ms(100), both.acquire()).await;
+    ensure!(forsaken.is_err(), "granted although one is held");
+    free(&two, &names[0]).await?;
+    held.release().await?;
+    free(&two, &names[1]).await
 }
 
 async fn a_lock_forsaken_while_it_is_handed_over(stage: Arc<Stage>) -> Outcome {

@@ -317,6 +317,11 @@ impl Guard {
         Guard { inner: self.inner.share(), engine: self.engine.clone() }
     }
 
+    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
+    pub fn cancel_min_hold(&mut self) {
+        self.inner.cancel_min_hold();
+    }
+
     /// Gives the claim back and waits until the store has it.
     ///
     /// # Errors
@@ -348,6 +353,11 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
+    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
+    pub fn cancel_min_hold(&mut self) {
+        self.inner.cancel_min_hold();
+    }
+
     /// Gives all of them back and waits until the store has them.
     ///
     /// # Errors

@@ -41,6 +41,16 @@ impl Hold {
         is_last
     }
 
+    /// A guard of this hold reaches a caller, who from now on may be at work.
+    pub(crate) fn hand_out(&self) {
+        self.handed_out.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The caller of a guard that was handed out says that no work was done under it.
+    pub(crate) fn hand_back_unused(&self) {
+        self.handed_out.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Tells the lease how many guards there are, if it is here; if not, that is done when it is
     /// back.
     pub(super) fn tell_stakes(&self, state: &mut State) {
@@ -129,8 +139,13 @@ impl Hold {
         }
     }
 
-    /// How long the claim must stay although it is given back.
+    /// How long the claim must stay although it is given back. A claim whose caller left before
+    /// the grant, or that lost one of several names, was never held by anyone: to keep it would
+    /// be to keep out a period's work that nobody did.
     fn linger(&self) -> Duration {
+        if self.handed_out.load(Ordering::Acquire) == 0 {
+            return Duration::ZERO;
+        }
         let stay = self.bounds.min_hold.unwrap_or_default();
         stay.saturating_sub(Moment::now().since(self.acquired))
     }

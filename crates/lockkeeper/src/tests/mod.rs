@@ -1,5 +1,7 @@
 //! The core on a paused clock: hours of holding in milliseconds.
 
+mod min_hold;
+mod reentry;
 mod scripted;
 
 use crate::backend::Moment;

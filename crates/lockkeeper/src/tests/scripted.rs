@@ -14,6 +14,10 @@ use std::time::Duration;
 /// What to do with the next calls.
 #[derive(Debug, Default)]
 pub(super) struct Script {
+    /// An acquire takes effect, and is answered after this long.
+    pub(super) acquire_takes: Mutex<Duration>,
+    /// A release takes effect after this long.
+    pub(super) release_takes: Mutex<Duration>,
     /// A renewal takes effect, and is answered after this long.
     pub(super) renew_takes: Mutex<Duration>,
     /// Renewals fail without effect.
@@ -58,6 +62,10 @@ impl Backend for Scripted {
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let Some(grant) = self.inner.acquire(claim, patience).await? else { return Ok(None) };
+        let takes = *self.script.acquire_takes.lock().unwrap();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         if take(&self.script.answers_lost) {
             return Err(no_answer());
         }
@@ -115,6 +123,10 @@ impl Lease for ScriptedLease {
     async fn release(&mut self, linger: Duration) -> Result<()> {
         if take(&self.script.releases_fail) {
             return Err(no_answer());
+        }
+        let takes = *self.script.release_takes.lock().unwrap();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
         }
         self.inner.release(linger).await
     }
