@@ -8,7 +8,7 @@ use lockkeeper::backend::{
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -47,6 +47,7 @@ struct Switches {
     releases_to_leave_unanswered: AtomicUsize,
     withdrawals_to_fail: AtomicUsize,
     withdrawals_to_leave_unanswered: AtomicUsize,
+    granted: Mutex<Option<Claim>>,
 }
 
 impl Faulty {
@@ -61,6 +62,7 @@ impl Faulty {
             releases_to_leave_unanswered: AtomicUsize::new(0),
             withdrawals_to_fail: AtomicUsize::new(0),
             withdrawals_to_leave_unanswered: AtomicUsize::new(0),
+            granted: Mutex::default(),
         };
         Self { inner, switches: Arc::new(switches) }
     }
@@ -106,6 +108,22 @@ impl Faulty {
         self.switches.withdrawals_to_fail.store(count, Ordering::SeqCst);
     }
 
+    /// Removes the claim that was granted last from the store, behind the back of its holder.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn remove_granted(&self) -> Result<()> {
+        let granted = self.granted().clone();
+        match granted {
+            Some(claim) => self.inner.withdraw(&claim).await,
+            None => Ok(()),
+        }
+    }
+
+    fn granted(&self) -> MutexGuard<'_, Option<Claim>> {
+        self.switches.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes every fault back.
     pub fn heal(&self) {
         self.renewals(Renewals::Pass);
@@ -143,6 +161,7 @@ impl Backend for Faulty {
         if one_of(&self.switches.answers_to_lose) {
             return Err(fault("the answer was lost"));
         }
+        *self.granted() = Some(claim.clone());
         let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
         Ok(Some(Grant { lease: Box::new(lease), ..grant }))
     }

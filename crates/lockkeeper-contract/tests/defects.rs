@@ -17,6 +17,7 @@ const FLAWS: &[(Flaw, &[&str], &str)] = &[
     (Flaw::BlindRelease, &["doubt"], "a_release_made_twice_leaves_the_next_holder_alone"),
     (Flaw::NoSecondLook, &["exclusion"], "exclude_each_other"),
     (Flaw::LateRenewal, &["loss"], "a_renewal_that_arrives_late"),
+    (Flaw::ReleasesAnything, &["loss"], "a_release_of_what_the_store_no_longer_has_says_so"),
     (Flaw::PlaceLeaks, &["cancel"], "a_lock_waited_for_and_forsaken"),
     (Flaw::TokensStartAnew, &["tokens"], "they_grow_over_releases"),
     (Flaw::OneTooMany, &["permits"], "never_too_many_and_none_lost"),

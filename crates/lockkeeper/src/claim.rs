@@ -1,5 +1,6 @@
 //! What is asked of a store: a [`Claim`] on a [`Name`], in a [`Mode`], by an [`Owner`].
 
+use crate::chacha;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use std::fmt;
@@ -199,30 +200,37 @@ impl fmt::Debug for ClaimId {
     }
 }
 
-/// Makes [`ClaimId`]s: 80 random bits drawn once, then a counter, so that the hot path asks the
-/// system for no randomness.
-#[derive(Debug)]
+/// Makes [`ClaimId`]s: a keyed generator, so that the hot path asks the system for no randomness.
+///
+/// Not a counter, nor anything else that tells of the next one: in some stores whoever knows the
+/// id of a claim can speak in its name, and ids of earlier claims are seen by many.
 pub(crate) struct ClaimIds {
-    prefix: u128,
+    key: [u32; 8],
     next: AtomicU64,
 }
 
 impl ClaimIds {
-    const COUNTER_BITS: u32 = 48;
-
     pub(crate) fn new() -> Result<Self> {
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the system gave no random numbers")
                 .caused_by(error.to_string())
         })?;
-        let prefix = u128::from_ne_bytes(bytes) << Self::COUNTER_BITS;
-        Ok(Self { prefix, next: AtomicU64::new(0) })
+        let (words, _) = bytes.as_chunks::<4>();
+        let mut key = [0; 8];
+        key.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
+        Ok(Self { key, next: AtomicU64::new(0) })
     }
 
     pub(crate) fn next(&self) -> ClaimId {
-        let counter = self.next.fetch_add(1, Ordering::Relaxed);
-        ClaimId(self.prefix | u128::from(counter) & ((1 << Self::COUNTER_BITS) - 1))
+        ClaimId(chacha::number(&self.key, self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for ClaimIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimIds").finish_non_exhaustive()
     }
 }
 
@@ -298,5 +306,22 @@ mod tests {
         assert_ne!(ids.next(), ids.next());
         assert_ne!(ids.next(), ClaimIds::new().unwrap().next());
         assert_eq!(ids.next().to_string().len(), 32);
+    }
+
+    #[test]
+    fn one_claim_id_tells_nothing_of_the_next() {
+        let ids = ClaimIds::new().unwrap();
+        let digits: Vec<Vec<char>> =
+            (0..64).map(|_| ids.next().to_string().chars().collect()).collect();
+        for place in 0..32 {
+            let same = digits.iter().filter(|id| id[place] == digits[0][place]).count();
+            // By chance all 64 agree in one place once in 16^63 times.
+            assert!(same < 64, "digit {place} is the same in all of them");
+        }
+        let numbers: Vec<u128> =
+            (0..64).map(|_| u128::from_str_radix(&ids.next().to_string(), 16).unwrap()).collect();
+        let steps: std::collections::HashSet<u128> =
+            numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        assert_eq!(steps.len(), 63, "they go up in steps that repeat");
     }
 }

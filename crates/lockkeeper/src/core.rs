@@ -215,7 +215,7 @@ async fn contend(
                 }
                 Err(mut late) => {
                     tracing::warn!(name = attempt.claim.name.as_str(), "granted too late");
-                    if late.release(Duration::ZERO).await.is_err() {
+                    if late.release(Duration::ZERO).await.is_err_and(|error| error.leaves_doubt()) {
                         core.withdraw(attempt.claim.clone());
                     }
                     attempt.claim.id = core.ids.next();
@@ -273,7 +273,7 @@ async fn contend_together(core: Arc<Core>, attempts: Vec<Attempt>) -> Result<All
                 guards.push(Guard::new(hold));
             }
             Err(mut late) => {
-                if late.release(Duration::ZERO).await.is_err() {
+                if late.release(Duration::ZERO).await.is_err_and(|error| error.leaves_doubt()) {
                     core.withdraw(attempt.claim.clone());
                 }
             }

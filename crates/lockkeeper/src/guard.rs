@@ -203,7 +203,8 @@ impl Guard {
     /// that time, without this process.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the claim had been lost before. [`ErrorKind::Unavailable`] when
+    /// [`ErrorKind::Lost`] when the claim had been lost before, also where the store tells so only
+    /// now. [`ErrorKind::Unavailable`] when
     /// the store did not answer; the release is then tried again in the background until the
     /// claim would have run out anyway.
     ///

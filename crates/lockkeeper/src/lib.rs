@@ -29,6 +29,7 @@
 mod address;
 pub mod backend;
 pub mod blocking;
+mod chacha;
 mod claim;
 mod clock;
 mod completing;

@@ -1,5 +1,6 @@
 //! A claim about to be made, and the three ways of waiting for it.
 
+use crate::backend::line_of;
 use crate::claim::Mode;
 use crate::clock::Moment;
 use crate::core::Core;
@@ -129,8 +130,8 @@ pub(crate) async fn timed_out(
     let mut error =
         Error::new(ErrorKind::TimedOut, format!("{name:?} was not free within {limit:?}"));
     if let Some(inspector) = core.backend.inspector()
-        && let Ok(view) = inspector.show(name).await
-        && let Some(line) = view.holders_line()
+        && let Ok(holders) = inspector.holders(name).await
+        && let Some(line) = line_of(&holders)
     {
         error = error.with("holder", line);
     }

@@ -1,5 +1,6 @@
 //! How a claim that was held comes to be lost, and who says so.
 
+use crate::error::{Error, ErrorKind};
 use crate::hold::Hold;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,6 +20,13 @@ pub enum LossReason {
     },
     /// It was held for as long as `max_hold` allows.
     HeldTooLong,
+}
+
+impl LossReason {
+    /// What a [`Lease`](crate::backend::Lease) says that gives back what it no longer has.
+    pub fn to_error(&self) -> Error {
+        Error::new(ErrorKind::Lost, self.to_string())
+    }
 }
 
 impl fmt::Display for LossReason {

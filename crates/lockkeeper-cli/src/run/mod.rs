@@ -10,7 +10,7 @@ mod supervise;
 mod terminal;
 pub(crate) mod warden;
 
-use crate::arguments::RunArguments;
+use crate::arguments::{OnLost, RunArguments};
 use crate::exit::{self, Failure};
 use crate::{output, text};
 use child::Child;
@@ -74,17 +74,22 @@ async fn hold_and_work(keeper: &Keeper, plan: &Plan, signals: &mut Signals) -> R
         Err(failure) => Err(failure),
     };
     // Ctrl-C here means: the command is through, do not wait for a store that does not answer.
-    tokio::select! {
-        () = give_back(held, keeper, plan.ttl) => {}
-        _ = signals.ending() => {}
+    let lost = tokio::select! {
+        lost = give_back(held, keeper, plan.ttl) => lost,
+        _ = signals.ending() => false,
+    };
+    match outcome {
+        // It ended by itself, but may not have been alone.
+        Ok(_) if lost && plan.on_lost == OnLost::Kill => Ok(exit::LOST),
+        outcome => outcome,
     }
-    outcome
 }
 
-async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) {
+/// Whether it had been lost before it was given back.
+async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) -> bool {
     let known = held.loss().is_some();
     let names = held.names_quoted();
-    let Err(error) = held.release().await else { return };
+    let Err(error) = held.release().await else { return false };
     let lost = error.kind() == ErrorKind::Lost;
     let why = Failure::from(error).message;
     if !lost {
@@ -96,4 +101,5 @@ async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) {
     } else if !known {
         output::say(&why);
     }
+    lost
 }

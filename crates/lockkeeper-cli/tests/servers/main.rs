@@ -14,6 +14,7 @@ const CASES: &[Case] = &[
     ("a_run_hands_over_to_the_next", hands_over),
     ("a_command_is_stopped_when_its_server_is_gone", server_gone),
     ("a_lock_can_be_broken", broken),
+    ("a_lock_that_was_removed_is_said_at_the_end", removed),
     ("a_server_that_is_not_there_is_said", not_there),
     ("a_run_within_a_run_enters_again_or_is_refused", within),
     ("an_option_that_is_none_is_said", wrong_option),
@@ -115,6 +116,23 @@ fn broken(server: &Server) -> Result<()> {
     let output = child.wait_with_output()?;
     ensure!(output.status.code() == Some(79), "{:?} {}", output.status, text(&output));
     ensure!(text(&output).contains("on fire"), "{}", text(&output));
+    Ok(())
+}
+
+/// Somebody deletes what the lock is made of, and the command ends before that can be noticed.
+fn removed(server: &Server) -> Result<()> {
+    // Of those with a server, this one can be told to by a program that is there with it.
+    if server.name() != "redis" {
+        return Ok(());
+    }
+    let port = server.port().to_string();
+    let delete = ["redis-cli", "-p", &port, "del", "lockkeeper:{job}"];
+    for (options, code) in [(&[][..], 79), (&["--on-lost", "warn"], 0)] {
+        let words = [&["run"], options, &["job", "--"], &delete].concat();
+        let output = lockkeeper(server, &words).output()?;
+        ensure!(output.status.code() == Some(code), "{:?} {}", output.status, text(&output));
+        ensure!(text(&output).contains("was lost"), "{}", text(&output));
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::{Chosen, cases};
 use crate::case::Case;
 use crate::faulty::Renewals;
-use crate::stage::{LONG, PATIENT, SHORT, Stage, eventually, ms, taken};
+use crate::stage::{LONG, PATIENT, SHORT, Stage, eventually, free, ms, taken};
 use crate::verdict::{Outcome, ensure, unknown};
 use lockkeeper::event::What;
 use lockkeeper::{ErrorKind, LossReason};
@@ -19,6 +19,8 @@ pub(super) fn cases(_: &Chosen) -> Vec<Case> {
         a_renewal_that_is_answered_late_does_not_bring_it_back,
         failed_renewals_neither_extend_nor_end_it,
         a_claim_kept_by_an_unanswered_renewal_is_given_back,
+        a_release_of_what_the_store_no_longer_has_says_so,
+        a_release_that_is_made_again_says_nothing_of_it,
     )
 }
 
@@ -147,5 +149,39 @@ async fn a_claim_kept_by_an_unanswered_renewal_is_given_back(stage: Arc<Stage>) 
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(!guard.is_held(), "granted while another believes it valid");
     second.release().await?;
+    Ok(())
+}
+
+async fn a_release_of_what_the_store_no_longer_has_says_so(stage: Arc<Stage>) -> Outcome {
+    let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
+    let name = stage.name("gone");
+    let mut events = one.events();
+    let guard = one.lock(&name).ttl(LONG).acquire().await?;
+    way.remove_granted().await?;
+    free(&two, &name).await?;
+    let kind = guard.release().await.err().map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Lost), "the release said {kind:?}");
+    ensure!(one.close(PATIENT).await, "the keeper did not come to rest");
+    let mut told = Vec::new();
+    while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
+        told.push(event.what);
+    }
+    let losses = told.iter().filter(|what| matches!(what, What::Lost(_) | What::Expired)).count();
+    ensure!(losses == 1 && !told.contains(&What::Released), "told was {told:?}");
+    Ok(())
+}
+
+async fn a_release_that_is_made_again_says_nothing_of_it(stage: Arc<Stage>) -> Outcome {
+    let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
+    let name = stage.name("given back");
+    let mut events = one.events();
+    let guard = one.lock(&name).ttl(LONG).acquire().await?;
+    way.lose_answers_to_releases(1);
+    ensure!(guard.release().await.is_err(), "the answer to the release was not lost");
+    free(&two, &name).await?;
+    ensure!(one.close(PATIENT).await, "it insisted on and on");
+    while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
+        ensure!(!matches!(event.what, What::Lost(_)), "what was given back was told as lost");
+    }
     Ok(())
 }

@@ -57,6 +57,8 @@ pub(crate) enum Flaw {
     NewTokenOnReentry,
     /// The first release of an owner frees the name.
     OneReleaseFreesAll,
+    /// A release of what is gone is a release.
+    ReleasesAnything,
 }
 
 #[derive(Debug)]
@@ -185,9 +187,12 @@ impl Lease for FlawedLease {
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
         let linger = if self.flaw == Flaw::ForgetsToLinger { Duration::ZERO } else { linger };
-        self.table().release(&self.claim, linger);
+        let released = self.table().release(&self.claim, linger);
         self.changed.notify_waiters();
-        Ok(())
+        match released || self.flaw == Flaw::ReleasesAnything {
+            true => Ok(()),
+            false => Err(LossReason::Gone.to_error()),
+        }
     }
 
     fn watch(&mut self, alarm: Alarm) {

@@ -141,9 +141,11 @@ impl Table {
         true
     }
 
-    pub(super) fn release(&mut self, claim: &Claim, linger: Duration) {
+    /// Whether there was something to release.
+    pub(super) fn release(&mut self, claim: &Claim, linger: Duration) -> bool {
         let key = self.key(&claim.name);
         let flaw = self.flaw;
+        let mut released = false;
         if let Some(line) = self.lines.get_mut(&key) {
             let until = Moment::now() + linger;
             for held in &mut line.holders {
@@ -154,10 +156,12 @@ impl Table {
                 };
                 if mine {
                     held.expires = until;
+                    released = true;
                 }
             }
         }
         self.tidy(&key);
+        released
     }
 
     pub(super) fn watch(&mut self, claim: &Claim, alarm: Alarm) {

@@ -27,6 +27,7 @@ const SETNX_EXPIRE: Broken = &[
     ("doubt::a_lock_whose_answer_was_lost_is_withdrawn", NEVER_FREE),
     ("doubt::a_withdrawal_is_tried_again", NEVER_FREE),
     ("doubt::a_withdrawal_made_twice_leaves_the_next_holder_alone", NEVER_FREE),
+    ("loss::a_release_of_what_the_store_no_longer_has_says_so", NEVER_FREE),
     // EXPIRE counts whole seconds.
     ("expiry::an_expired_claim_is_free_without_anyone_waiting", "could not be taken"),
     // There is no renewal.
@@ -44,6 +45,7 @@ const GETSET: Broken = &[
     ("doubt::a_lock_whose_answer_was_lost_is_withdrawn", NEVER_FREE),
     ("doubt::a_withdrawal_is_tried_again", NEVER_FREE),
     ("doubt::a_withdrawal_made_twice_leaves_the_next_holder_alone", NEVER_FREE),
+    ("loss::a_release_of_what_the_store_no_longer_has_says_so", NEVER_FREE),
     // There is no renewal.
     ("expiry::a_renewed_claim_outlives_its_ttl", TAKEN_TWICE),
     ("loss::failed_renewals_neither_extend_nor_end_it", "expired before the store answered"),

@@ -108,6 +108,28 @@ impl Server {
         self.come_back()
     }
 
+    /// Keeps a copy of its data as it is now, for [`restart_as_kept`](Self::restart_as_kept).
+    ///
+    /// # Errors
+    /// [`Unsupported`] if it is not Redis, whose files can be copied while it writes.
+    pub fn keep_copy(&self) -> Result<()> {
+        // One that is not durable has nothing on the disk yet.
+        self.redis()?.ask(&["SAVE"])?;
+        self.place.copy_data()
+    }
+
+    /// Kills it if it runs, and starts it again on the same port with the data of the copy: what
+    /// it was told since is lost, what it was told to forget is there again.
+    ///
+    /// # Errors
+    /// As at the first start; when there is no copy.
+    pub fn restart_as_kept(&self) -> Result<()> {
+        *self.process() = None;
+        self.place.empty_data()?;
+        self.place.restore_data()?;
+        self.come_back()
+    }
+
     /// Sets its clock so far ahead of the true one.
     ///
     /// # Errors

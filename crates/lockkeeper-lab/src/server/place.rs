@@ -77,6 +77,24 @@ impl Place {
         Ok(())
     }
 
+    /// Copies the data to a folder beside it, in place of an earlier copy.
+    pub(crate) fn copy_data(&self) -> Result<()> {
+        let copy = self.copy();
+        if copy.exists() {
+            std::fs::remove_dir_all(&copy)?;
+        }
+        copy_folder(&self.data, &copy)
+    }
+
+    /// Puts the copy in place of the data, which must be empty.
+    pub(crate) fn restore_data(&self) -> Result<()> {
+        copy_folder(&self.copy(), &self.data).context("there is no copy of the data")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.join("copy")
+    }
+
     /// The command as its user. `setpriv` becomes the command, so that the process id stays.
     pub(crate) fn as_user(&self, words: Vec<OsString>) -> Result<Vec<OsString>> {
         let Some(user) = &self.user else {
@@ -95,6 +113,22 @@ impl Place {
     pub(crate) fn run(&self, words: Vec<OsString>) -> Result<()> {
         process::run(&self.home, &self.folder, &self.as_user(words)?)
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, target) = match entry {
+            Ok(entry) => (entry.path(), to.join(entry.file_name())),
+            Err(error) => return Err(error.into()),
+        };
+        if entry.is_dir() {
+            copy_folder(&entry, &target)?;
+        } else {
+            std::fs::copy(&entry, &target)?;
+        }
+    }
+    Ok(())
 }
 
 /// The user for a program that refuses to be root: its own, or nobody.

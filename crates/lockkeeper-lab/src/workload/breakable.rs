@@ -26,6 +26,18 @@ pub trait Breakable: fmt::Debug + Send {
     /// As [`kill`](Self::kill).
     fn restart_empty(&mut self) -> Result<()>;
 
+    /// Keeps a copy of what it has now.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill); also when its data cannot be copied.
+    fn keep_copy(&mut self) -> Result<()>;
+
+    /// Ends it, and starts it again with the copy.
+    ///
+    /// # Errors
+    /// As [`keep_copy`](Self::keep_copy).
+    fn restart_as_kept(&mut self) -> Result<()>;
+
     /// Stops it where it stands.
     ///
     /// # Errors
@@ -56,6 +68,14 @@ impl Breakable for Server {
 
     fn restart_empty(&mut self) -> Result<()> {
         Server::restart_empty(self)
+    }
+
+    fn keep_copy(&mut self) -> Result<()> {
+        Server::keep_copy(self)
+    }
+
+    fn restart_as_kept(&mut self) -> Result<()> {
+        Server::restart_as_kept(self)
     }
 
     fn pause(&mut self) -> Result<()> {

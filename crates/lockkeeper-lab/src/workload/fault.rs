@@ -30,6 +30,8 @@ pub enum Fault {
     ServerKill,
     /// The server is killed and started again without its data.
     ServerRestartEmpty,
+    /// The server is killed and started again with the data of half a second before.
+    RestartOldSnapshot,
     /// The server is stopped for longer than the ttl.
     ServerPause,
     /// The clock of the server goes ahead by more than the ttl for a while, and back.
@@ -62,6 +64,7 @@ impl Fault {
             Fault::Latency => "latency",
             Fault::ServerKill => "server-kill",
             Fault::ServerRestartEmpty => "server-restart-empty",
+            Fault::RestartOldSnapshot => "restart-old-snapshot",
             Fault::ServerPause => "server-pause",
             Fault::ClockJump => "clock-jump",
         }
@@ -79,6 +82,7 @@ impl Fault {
             | Fault::Latency => Needs::Network,
             Fault::ServerKill
             | Fault::ServerRestartEmpty
+            | Fault::RestartOldSnapshot
             | Fault::ServerPause
             | Fault::ClockJump => Needs::Server,
         }

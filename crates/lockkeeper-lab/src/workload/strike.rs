@@ -104,6 +104,13 @@ impl Strike<'_> {
                 sleep(self.ttl / 2);
                 Ok(())
             }
+            Fault::RestartOldSnapshot => {
+                server.keep_copy()?;
+                sleep(Duration::from_millis(500));
+                server.restart_as_kept()?;
+                sleep(self.ttl / 2);
+                Ok(())
+            }
             Fault::ServerPause => {
                 server.pause()?;
                 sleep(self.beyond_ttl());

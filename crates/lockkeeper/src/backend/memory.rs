@@ -196,11 +196,11 @@ impl Lease for MemoryLease {
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
-        lock(&self.table).release(&self.claim, linger);
+        let released = lock(&self.table).release(&self.claim, linger);
         if !linger.is_zero() {
             self.sooner.notify_waiters();
         }
-        Ok(())
+        if released { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {
@@ -287,11 +287,13 @@ impl Table {
         Some(place + 1)
     }
 
-    fn release(&mut self, claim: &Claim, linger: Duration) {
-        let Some(held) = self.held(&claim.name, claim.id) else { return };
+    /// Whether there was something to release.
+    fn release(&mut self, claim: &Claim, linger: Duration) -> bool {
+        let Some(held) = self.held(&claim.name, claim.id) else { return false };
         held.expires = Moment::now() + linger;
         held.lingers = true;
         self.advance(&claim.name);
+        true
     }
 
     fn held(&mut self, name: &Name, id: ClaimId) -> Option<&mut Held> {

@@ -111,6 +111,11 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 
     /// Gives the claim back, at once or once `linger` has passed. Idempotent: a claim that is
     /// gone, or another's, is left alone.
+    ///
+    /// An error of [`ErrorKind::Lost`](crate::ErrorKind::Lost), best made by
+    /// [`LossReason::to_error`], says that the store did not have the claim any more, and ends
+    /// the matter. Where an earlier request for the same release may have been carried out, its
+    /// absence means nothing, and the answer is `Ok`.
     async fn release(&mut self, linger: Duration) -> Result<()>;
 
     /// Hands over the alarm to ring should the store say that the claim is gone. A backend
@@ -222,6 +227,12 @@ pub trait Inspector: Send + Sync {
     /// Who holds `name` and who waits for it, in order. Both empty when it is free.
     async fn show(&self, name: &Name) -> Result<LockView>;
 
+    /// Who holds `name`, in order: as [`show`](Self::show), without those who wait. What an error
+    /// says of a lock that was not free takes no more, and a queue may be long.
+    async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
+        Ok(self.show(name).await?.holders)
+    }
+
     /// Takes the claim with `token` from its holder and lets the next one in at once. Returns
     /// whether there was such a claim.
     ///
@@ -296,18 +307,23 @@ impl LockView {
     ///
     /// `None` when nobody does.
     pub fn holders_line(&self) -> Option<String> {
-        let first = self.holders.first()?;
-        let mut line = first.to_string();
-        if self.holders.len() > 1 {
-            line += &format!(" and {} more", self.holders.len() - 1);
-        }
-        Some(line)
+        line_of(&self.holders)
     }
 
     /// The place of `owner` among the waiters, counted from 1.
     pub fn place_of(&self, owner: &Owner) -> Option<usize> {
         self.waiters.iter().position(|waiter| waiter.owner == *owner).map(|index| index + 1)
     }
+}
+
+/// One line that says who holds a name; `None` when nobody does.
+pub(crate) fn line_of(holders: &[HolderView]) -> Option<String> {
+    let first = holders.first()?;
+    let mut line = first.to_string();
+    if holders.len() > 1 {
+        line += &format!(" and {} more", holders.len() - 1);
+    }
+    Some(line)
 }
 
 impl fmt::Display for HolderView {

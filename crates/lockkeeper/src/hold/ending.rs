@@ -6,6 +6,7 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::What;
 use crate::guard::lost_error;
+use crate::loss::LossReason;
 use crate::patience::Insistence;
 use crate::slot::{Afterwards, Slot};
 use std::sync::Arc;
@@ -164,17 +165,24 @@ impl Hold {
         match &result {
             Ok(()) if passed_on => {}
             Ok(()) => self.released(),
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                if !passed_on {
+                    self.over(What::Lost(LossReason::Gone));
+                }
+                let message = format!("the lock {:?} was lost: {error}", self.claim.name);
+                return Err(Error::new(ErrorKind::Lost, message));
+            }
             Err(error) => {
                 tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
                 let hold = self.clone();
                 self.core.spawn(async move {
                     let mut insistence = Insistence::until_expiry_of(&hold.claim);
                     while insistence.again().await {
-                        if lease.release(hold.linger()).await.is_ok() {
-                            if !passed_on {
-                                hold.released();
-                            }
-                            return;
+                        match lease.release(hold.linger()).await {
+                            // By now it is not known which of the tries ended it.
+                            Err(error) if error.kind() != ErrorKind::Lost => {}
+                            _ if passed_on => return,
+                            _ => return hold.released(),
                         }
                     }
                 });
@@ -183,10 +191,14 @@ impl Hold {
         result
     }
 
-    /// Tells of the release, unless the claim's end was told as a loss.
     fn released(&self) {
+        self.over(What::Released);
+    }
+
+    /// Tells of the claim's end, unless it was told as a loss before.
+    fn over(&self, what: What) {
         if self.state().phase == Phase::Over {
-            self.core.events.emit(&self.claim, self.token, What::Released);
+            self.core.events.emit(&self.claim, self.token, what);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::backend::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -83,7 +84,19 @@ impl Link {
         self.call_or_again(script, keys, arguments, arguments).await
     }
 
-    /// Runs a script; with the arguments `again` if it may have been run before.
+    /// Runs a script; with the arguments `again` if it may have been run before, which in a cluster
+    /// is never known: its driver repeats commands as it sees fit.
+    pub(super) async fn call_telling(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&[u8]],
+        again: &[&[u8]],
+    ) -> Result<Value> {
+        let arguments = if self.route.is_cluster() { again } else { arguments };
+        self.call_or_again(script, keys, arguments, again).await
+    }
+
     async fn call_or_again(
         &self,
         script: &Script,
@@ -91,11 +104,16 @@ impl Link {
         arguments: &[&[u8]],
         again: &[&[u8]],
     ) -> Result<Value> {
-        let first = script.call(keys, arguments);
-        let answer = match self.send(first, || script.call(keys, again)).await {
+        let repeated = AtomicBool::new(false);
+        let repeat = || {
+            repeated.store(true, Ordering::Relaxed);
+            script.call(keys, again)
+        };
+        let answer = match self.send(script.call(keys, arguments), repeat).await {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                let in_full = || script.call_in_full(keys, again);
-                self.send(in_full(), in_full).await
+                let repeated = repeated.load(Ordering::Relaxed);
+                let first = script.call_in_full(keys, if repeated { again } else { arguments });
+                self.send(first, || script.call_in_full(keys, again)).await
             }
             answer => answer,
         };

@@ -105,6 +105,8 @@ struct State {
     over: bool,
     /// Why the holder has it no more.
     lost: Option<LossReason>,
+    /// How many requests were made in the name of those on record.
+    requests: u64,
 }
 
 /// One step of the succession, as the store is told.
@@ -113,13 +115,15 @@ pub(super) struct Step {
     pub(super) heir: String,
     pub(super) before: Vec<String>,
     pub(super) asks_for_heirs: bool,
+    /// The number of this request.
+    pub(super) request: u64,
 }
 
 impl Tenure {
     pub(super) fn new(holder: &str, heirs: Vec<String>, vigil: Arc<Vigil>) -> Self {
         let (holder, heirs) = (holder.to_owned(), heirs.into());
-        let (before, asking, over, lost) = Default::default();
-        let state = Mutex::new(State { before, holder, heirs, asking, over, lost });
+        let (before, asking, over, lost, requests) = Default::default();
+        let state = Mutex::new(State { before, holder, heirs, asking, over, lost, requests });
         Self { state, vigil }
     }
 
@@ -151,18 +155,28 @@ impl Tenure {
         state.before.push(before);
         let asks_for_heirs = state.heirs.len() < FEW && !state.asking;
         state.asking |= asks_for_heirs;
-        Some((Step { heir, before: state.before.clone(), asks_for_heirs }, called_up))
+        state.requests += 1;
+        let (before, request) = (state.before.clone(), state.requests);
+        Some((Step { heir, before, asks_for_heirs, request }, called_up))
     }
 
-    /// Those whom the store may have on record in place of `id`; none once it has been told.
+    /// Those whom the store may have on record in place of `id`, for a request that names them;
+    /// none once it has been told.
     pub(super) fn before(&self, id: &str) -> Vec<String> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.requests += 1;
         let until = match state.before.iter().position(|before| before == id) {
             Some(place) => place,
             None if state.holder == id => state.before.len(),
             None => 0,
         };
         state.before[..until].to_vec()
+    }
+
+    /// Whether nothing was asked since in the name of those whom the step names: what the store has
+    /// of them then is what it had when the step was made.
+    pub(super) fn is_latest(&self, step: &Step) -> bool {
+        lock(&self.state).requests == step.request
     }
 
     /// The store has answered, or will not.

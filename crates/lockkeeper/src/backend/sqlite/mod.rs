@@ -33,8 +33,8 @@ mod view;
 
 use crate::address::Address;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Standing,
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
+    Name, Patience, Standing,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
@@ -177,7 +177,7 @@ impl Backend for Sqlite {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let (name, id) = (claim.name.clone(), claim.id.to_string());
         self.desk.roll.unwatch(&id);
-        self.desk.call(move |tx| tx.remove(name.as_str(), &id)).await
+        self.desk.call(move |tx| tx.remove(name.as_str(), &id)).await.map(|_| ())
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -210,7 +210,8 @@ impl Lease for SqliteLease {
     async fn release(&mut self, linger: Duration) -> Result<()> {
         let (name, id, ticket) = (self.name.clone(), self.id.clone(), self.ticket);
         self.desk.roll.unwatch(&self.id);
-        self.desk.call(move |tx| tx.release(name.as_str(), ticket, &id, linger)).await
+        let release = self.desk.call(move |tx| tx.release(name.as_str(), ticket, &id, linger));
+        if release.await? { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {

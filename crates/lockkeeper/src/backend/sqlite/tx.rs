@@ -161,14 +161,15 @@ impl Tx<'_> {
         Ok(Standing::Lost(broken.unwrap_or(LossReason::Gone)))
     }
 
-    /// Gives back the claim with this id, at once or after `linger`. Leaves others' alone.
+    /// Gives back the claim with this id, at once or after `linger`; whether it was there. Leaves
+    /// others' alone.
     pub(super) fn release(
         &self,
         name: &str,
         ticket: i64,
         id: &str,
         linger: Duration,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if linger.is_zero() {
             let freed = self
                 .connection
@@ -179,26 +180,30 @@ impl Tx<'_> {
                 )?
                 .execute(params![name, ticket, id, self.now])?;
             if freed == 1 {
-                return Ok(());
+                return Ok(true);
             }
             return self.remove(name, id);
         }
         // Nobody looks after it from now on, so it is no process's any more.
-        self.connection
+        let kept = self
+            .connection
             .prepare_cached(
                 "UPDATE claim SET expires = ?4, process = '' WHERE name = ?1 AND ticket = ?2
                    AND id = ?3 AND state = 1 AND expires > ?5",
             )?
             .execute(params![name, ticket, id, self.now + millis(linger), self.now])?;
-        Ok(())
+        Ok(kept > 0)
     }
 
-    /// Removes whatever the claim with this id has on the name, and lets the next ones in.
-    pub(super) fn remove(&self, name: &str, id: &str) -> Result<()> {
+    /// Removes whatever the claim with this id has on the name, and lets the next ones in. Whether
+    /// there was anything.
+    pub(super) fn remove(&self, name: &str, id: &str) -> Result<bool> {
         let mut line = Line::load(self, name)?;
+        let there = line.entries.iter().any(|entry| entry.id == id);
         line.remove(|entry| entry.id == id)?;
         line.advance()?;
-        line.finish()
+        line.finish()?;
+        Ok(there)
     }
 
     /// Takes the claim out of the queue, unless it was granted meanwhile.

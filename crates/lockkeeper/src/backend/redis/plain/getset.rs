@@ -27,7 +27,8 @@
 
 use super::{Keys, strange};
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
+    Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -128,10 +129,13 @@ impl Lease for KeyLease {
     }
 
     async fn release(&mut self, _: Duration) -> Result<()> {
-        if Moment::now().since(self.start) < self.ttl {
-            self.keys.did("DEL", &[&self.key]).await?;
+        if Moment::now().since(self.start) >= self.ttl {
+            return Ok(());
         }
-        Ok(())
+        match self.keys.did("DEL", &[&self.key]).await? {
+            true => Ok(()),
+            false => Err(LossReason::Gone.to_error()),
+        }
     }
 
     fn watch(&mut self, _: Alarm) {}

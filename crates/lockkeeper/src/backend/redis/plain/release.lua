@@ -1,7 +1,8 @@
--- KEYS[1] the lock; ARGV: claim, milliseconds to linger.
+-- KEYS[1] the lock; ARGV: claim, milliseconds to linger, 1 if it was asked for before. Returns 0 if
+-- the claim was not there to be given back.
 -- Not `call`: a key of another kind is not ours, which is no error to one who gives back.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
-  return 0
+  return tonumber(ARGV[3])
 end
 if ARGV[2] == '0' then
   return redis.call('DEL', KEYS[1])

@@ -91,7 +91,7 @@ impl Backend for SetNxPx {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let key = self.shared.keys.of(&claim.name);
-        self.shared.release(&key, &claim.id.to_string(), Duration::ZERO).await
+        self.shared.release(&key, &claim.id.to_string(), Duration::ZERO).await.map(|_| ())
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -123,7 +123,10 @@ impl Lease for KeyLease {
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
-        self.shared.release(&self.key, &self.id, linger).await
+        match self.shared.release(&self.key, &self.id, linger).await? {
+            true => Ok(()),
+            false => Err(LossReason::Gone.to_error()),
+        }
     }
 
     fn watch(&mut self, _: Alarm) {}
@@ -142,10 +145,13 @@ impl Shared {
         }
     }
 
-    async fn release(&self, key: &str, id: &str, linger: Duration) -> Result<()> {
+    /// Whether the claim was there, as far as that is known.
+    async fn release(&self, key: &str, id: &str, linger: Duration) -> Result<bool> {
         let linger = millis(linger);
-        let arguments = [id.as_bytes(), linger.as_bytes()];
-        self.keys.link.call(&self.release, &[key], &arguments).await.map(|_| ())
+        let first = [id.as_bytes(), linger.as_bytes(), b"0"];
+        let again = [id.as_bytes(), linger.as_bytes(), b"1"];
+        let answer = self.keys.link.call_telling(&self.release, &[key], &first, &again).await?;
+        Ok(answer != Value::Int(0))
     }
 }
 

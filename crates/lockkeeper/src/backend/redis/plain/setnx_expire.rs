@@ -20,7 +20,8 @@
 
 use super::Keys;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
+    Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -88,7 +89,10 @@ impl Lease for KeyLease {
     }
 
     async fn release(&mut self, _: Duration) -> Result<()> {
-        self.keys.did("DEL", &[&self.key]).await.map(|_| ())
+        match self.keys.did("DEL", &[&self.key]).await? {
+            true => Ok(()),
+            false => Err(LossReason::Gone.to_error()),
+        }
     }
 
     fn watch(&mut self, _: Alarm) {}

@@ -6,7 +6,7 @@ use super::{Granted, Place, Shared, Unheard};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, CalledUp};
 use crate::backend::redis::tenure::{Bid, Inheritance, Step, Tenure, Vouched};
-use crate::backend::{Alarm, Lease, Moment, Standing};
+use crate::backend::{Alarm, Lease, LossReason, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::future::poll_fn;
@@ -88,8 +88,9 @@ impl Lease for QueueLease {
         let before = self.before();
         let unheard = Unheard { token: self.token, before: &before };
         let unheard = (!before.is_empty()).then_some(unheard);
-        self.next = self.shared.release(&self.place, linger, false, unheard).await?;
-        Ok(())
+        let released = self.shared.release(&self.place, linger, false, unheard).await?;
+        self.next = released.next;
+        released.lost.map_or(Ok(()), |reason| Err(reason.to_error()))
     }
 
     fn watch(&mut self, alarm: Alarm) {
@@ -120,7 +121,8 @@ impl QueueLease {
         let (Some(tenure), false) = (&self.tenure, before.is_empty()) else {
             return self.shared.renew(place, self.bid.ttl).await;
         };
-        let step = Step { heir: place.id.clone(), before, asks_for_heirs: false };
+        let heir = place.id.clone();
+        let step = Step { heir, before, asks_for_heirs: false, request: 0 };
         let kept = self.shared.succeed(&place.keys, &step, &self.bid, self.token, self.bid.ttl);
         Ok(match kept.await? {
             Succeeded::Before(heirs) => {
@@ -128,6 +130,7 @@ impl QueueLease {
                 Standing::Held
             }
             Succeeded::Not(reason) => Standing::Lost(reason),
+            Succeeded::Unknown => Standing::Lost(LossReason::Gone),
         })
     }
 }
@@ -163,14 +166,21 @@ impl Shared {
             None => told.await,
         };
         tenure.answered(step);
-        match answer? {
-            Succeeded::Before(heirs) => tenure.confirmed(&step.heir, heirs),
-            Succeeded::Not(reason) => {
-                if tenure.is_lost_by(&step.heir, &reason) {
-                    self.roll.ring(&step.heir, reason);
-                }
+        let (reason, outcome) = match answer? {
+            Succeeded::Before(heirs) => {
+                tenure.confirmed(&step.heir, heirs);
+                return Ok(());
             }
+            // A later request may have overtaken this one, where that was sent a second time.
+            Succeeded::Not(reason) if tenure.is_latest(step) => {
+                (reason.clone(), Err(reason.to_error()))
+            }
+            Succeeded::Not(reason) => (reason, Ok(())),
+            Succeeded::Unknown => (LossReason::Gone, Ok(())),
+        };
+        if tenure.is_lost_by(&step.heir, &reason) {
+            self.roll.ring(&step.heir, reason);
         }
-        Ok(())
+        outcome
     }
 }

@@ -125,8 +125,8 @@ impl Backend for Queue {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let place = self.shared.place(claim);
-        let next = self.shared.release(&place, Duration::ZERO, true, None).await?;
-        self.shared.tell_granted(next);
+        let released = self.shared.release(&place, Duration::ZERO, true, None).await?;
+        self.shared.tell_granted(released.next);
         Ok(())
     }
 
@@ -176,6 +176,15 @@ struct Granted {
     heirs: Vec<String>,
 }
 
+/// What became of giving a claim back.
+#[derive(Debug, Default)]
+struct Released {
+    /// Those of this keeper whose turn it is now, to be told.
+    next: Vec<Granted>,
+    /// Why the store did not have it any more.
+    lost: Option<LossReason>,
+}
+
 /// What the store may not have heard of one that gives its claim back.
 #[derive(Debug)]
 struct Unheard<'a> {
@@ -215,6 +224,12 @@ impl Sequencer for Queue {
     }
 }
 
+impl Released {
+    fn lost(reason: LossReason) -> Self {
+        Self { next: Vec::new(), lost: Some(reason) }
+    }
+}
+
 impl Shared {
     fn place(&self, claim: &Claim) -> Place {
         Place { keys: Keys::new(&self.prefix, &claim.name), id: claim.id.to_string() }
@@ -236,40 +251,50 @@ impl Shared {
         }
     }
 
-    /// Returns those of this keeper whose turn it is now, to be told.
     async fn release(
         &self,
         Place { keys, id }: &Place,
         linger: Duration,
         may_be_queued: bool,
         unheard: Option<Unheard<'_>>,
-    ) -> Result<Vec<Granted>> {
+    ) -> Result<Released> {
         let linger = linger.as_millis().to_string();
-        let mut terms = Vec::with_capacity(2 + self.keeper.len());
-        terms.extend(flags([may_be_queued, self.barging]));
         // The driver of a cluster repeats what was not answered, and the grants that the first
         // answer told of would be lost: there they come by message.
-        if !self.link.route.is_cluster() {
-            terms.extend(self.keeper.as_bytes());
-        }
+        let hears = if self.link.route.is_cluster() { "" } else { &self.keeper };
+        let terms = |flag: u8| [&[flag], &flags([self.barging])[..], hears.as_bytes()].concat();
+        let first = terms(if may_be_queued { b'1' } else { b'0' });
+        let repeated = terms(if may_be_queued { b'1' } else { b'2' });
         let said = |Unheard { token, before }| (token.to_string(), with_blanks(before));
         let (token, before) = unheard.map(said).unwrap_or_default();
         let arguments =
-            [id.as_bytes(), linger.as_bytes(), &terms, token.as_bytes(), before.as_bytes()];
-        let few = if before.is_empty() { &arguments[..3] } else { &arguments };
-        let sent = Moment::now();
-        let answer = self.link.call(&self.scripts.release, &keys.all(), few).await?;
-        let Value::Array(words) = &answer else { return Ok(Vec::new()) };
+            [id.as_bytes(), linger.as_bytes(), &first, token.as_bytes(), before.as_bytes()];
+        let mut again = arguments;
+        again[2] = &repeated;
+        let count = if before.is_empty() { 3 } else { 5 };
+        let (script, keys, sent) = (&self.scripts.release, keys.all(), Moment::now());
+        let answer = self.link.call_telling(script, &keys, &arguments[..count], &again[..count]);
+        let answer = answer.await?;
+        let words = match &answer {
+            Value::Array(words) => words,
+            Value::Int(0) => return Ok(Released::lost(LossReason::Gone)),
+            Value::BulkString(reason) => {
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                return Ok(Released::lost(LossReason::Broken { reason }));
+            }
+            _ => return Ok(Released::default()),
+        };
         let granted = words.chunks_exact(2);
-        let mut heirs = match granted.remainder() {
-            [Value::Array(heirs)] => ids(heirs).unwrap_or_default(),
-            _ => Vec::new(),
+        let (mut heirs, lost) = match granted.remainder() {
+            [Value::Array(heirs)] => (ids(heirs).unwrap_or_default(), None),
+            [Value::Int(0)] => (Vec::new(), Some(LossReason::Gone)),
+            _ => (Vec::new(), None),
         };
         let granted = granted.filter_map(|granted| {
             let (id, token) = (text(&granted[0])?.to_owned(), number(&granted[1])?);
             Some(Granted { id, token, since: sent, heirs: std::mem::take(&mut heirs) })
         });
-        Ok(granted.collect())
+        Ok(Released { next: granted.collect(), lost })
     }
 
     /// Tells claims of this keeper that it is their turn.

@@ -1,9 +1,9 @@
--- ARGV: id, ms to stay, two flags: may be in the queue, newcomers may go first; and behind the flags
--- the keeper that asks, if it is to hear of its own claims that come next by the answer: they need
+-- ARGV: id, ms to stay, two flags: 1 may be in the queue, 2 was asked for before; newcomers may go
+-- first; and behind the flags the keeper that asks, if it is to hear of its own claims that come next by the answer: they need
 -- no message then; the token, and who may have had the name before this one and given it up to it
 -- (each id with a blank behind it). Returns the ids and tokens of those who come next, and if there
--- is one that holds alone, which of its keeper's are next in line; where there are none, whether it
--- was held.
+-- is one that holds alone, which of its keeper's are next in line, a 0 behind them if it was not
+-- held; where there are none, whether it was held, or why it was broken.
 local value = redis.call('GET', KEYS[1])
 local letter, id = value and string.byte(value), ARGV[1]
 if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #id + 2) == id .. '\n' then

@@ -1,5 +1,6 @@
 local id, linger = ARGV[1], tonumber(ARGV[2])
-local queued, barging = string.sub(ARGV[3], 1, 1) == '1', string.sub(ARGV[3], 2, 2) == '1'
+local flag, barging = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2, 2) == '1'
+local queued, repeated = flag == '1', flag == '2'
 local before = ARGV[5] or ''
 here = string.sub(ARGV[3], 3)
 load()
@@ -25,7 +26,13 @@ for _, holder in ipairs(holders) do
 end
 if linger == 0 then drop(function(holder) return holder.id == id end) end
 if queued or before ~= '' then leave_line(before .. id .. ' ') end
-if found == 0 and not queued and before == '' then return 0 end
+if found == 0 and not queued then
+  local broken = redis.call('HGET', KEYS[3], 'b' .. id)
+  if broken then return string.sub(broken, string.find(broken, '\n', 1, true) + 1) end
+  -- What was released before leaves a token behind, for a while.
+  if repeated and form ~= '' then found = 1 end
+  if before == '' then return found end
+end
 if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
   if head then
@@ -36,5 +43,8 @@ else
   advance()
 end
 store()
-if told[1] then return told end
+if told[1] then
+  if found == 0 then told[#told + 1] = 0 end
+  return told
+end
 return found

@@ -80,6 +80,8 @@ pub(super) enum Succeeded {
     Before(Vec<String>),
     /// It was not there to be passed on.
     Not(LossReason),
+    /// So it looks, but it may have been passed on before, and be over.
+    Unknown,
 }
 
 /// What a sign of life found.
@@ -153,15 +155,20 @@ impl Shared {
     ) -> Result<Succeeded> {
         let (token, span) = (token.to_string(), span.as_millis().to_string());
         let (id, before) = (step.heir.as_bytes(), with_blanks(&step.before));
-        let asks = flags([step.asks_for_heirs]);
+        let first = flags([step.asks_for_heirs, false]);
+        let repeated = flags([step.asks_for_heirs, true]);
         let (record, before) = (bid.record.as_bytes(), before.as_bytes());
-        let arguments = [id, token.as_bytes(), span.as_bytes(), record, before, &asks];
-        let answer = self.link.call(&self.scripts.succeed, &keys.all(), &arguments).await?;
+        let arguments = [id, token.as_bytes(), span.as_bytes(), record, before, &first];
+        let mut again = arguments;
+        again[5] = &repeated;
+        let (script, keys) = (&self.scripts.succeed, keys.all());
+        let answer = self.link.call_telling(script, &keys, &arguments, &again).await?;
         match &answer {
             Value::Array(heirs) => {
                 ids(heirs).map(Succeeded::Before).ok_or_else(|| strange(&answer))
             }
             Value::Int(0) => Ok(Succeeded::Not(LossReason::Gone)),
+            Value::Int(1) => Ok(Succeeded::Unknown),
             Value::BulkString(reason) => {
                 let reason = String::from_utf8_lossy(reason).into_owned();
                 Ok(Succeeded::Not(LossReason::Broken { reason }))

@@ -1,7 +1,7 @@
 -- ARGV: id, token, ms to keep it, the record from the keeper on, who may have had the name before it
--- (each id with a blank behind it), and 1 to hear who is next. Whoever of those has the name gave it
+-- (each id with a blank behind it), and two flags: to hear who is next, was asked for before. Whoever of those has the name gave it
 -- up to this one. Returns the ids of the keeper's own claims that are next in line; if none of
--- them had it, why it was broken, or 0 if it was not.
+-- them had it, why it was broken, or 0 if it was not; 1 if it may have had it, and be over.
 local value, id = redis.call('GET', KEYS[1]), ARGV[1]
 local holder = value and string.match(value, '^[XY](%x+)\n')
 local clock = redis.call('TIME')
@@ -12,7 +12,7 @@ if holder and string.find(ARGV[5], holder .. ' ', 1, true) and tonumber(ARGV[2])
   if head and string.sub(head, 1, #id + 1) == id .. '\n' then
     local since = clock[1] .. string.sub(micros, 1, 3)
     redis.call('SET', KEYS[1], 'Y' .. id .. '\n' .. ARGV[2] .. '\n' .. since .. '\n' .. ARGV[4], 'PX', ARGV[3])
-    return ARGV[6] == '1' and heirs_of(string.sub(ARGV[4], 1, 32)) or {}
+    return string.byte(ARGV[6]) == 49 and heirs_of(string.sub(ARGV[4], 1, 32)) or {}
   end
   if head then redis.call('LPUSH', KEYS[2], head) end
 end

@@ -27,7 +27,7 @@ if not found then
     store()
   end
   local broken = redis.call('HGET', KEYS[3], 'b' .. id)
-  return broken and string.sub(broken, string.find(broken, '\n', 1, true) + 1) or 0
+  return broken and string.sub(broken, string.find(broken, '\n', 1, true) + 1) or tonumber(string.sub(ARGV[6], 2))
 end
 advance()
 store()

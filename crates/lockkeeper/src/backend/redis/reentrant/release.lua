@@ -1,4 +1,5 @@
--- ARGV: …, id, ms to stay, whether the claim is withdrawn: then it must not come after all.
+-- ARGV: …, id, ms to stay, 1 if the claim is withdrawn: then it must not come after all; 2 if it was
+-- asked for before. Returns 1, or 0 if the claim was not there to be given back, or why it was broken.
 local id, linger = ARGV[3], tonumber(ARGV[4])
 local claim = claims['c' .. id]
 if claim and holds(claim) and linger > 0 then
@@ -16,4 +17,8 @@ if ARGV[5] == '1' then
   redis.pcall('HSET', KEYS[2], 'w' .. id, digits(now + KEPT))
   redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[2]), KEPT))
 end
-return claim and 1 or 0
+if claim or ARGV[5] == '1' then return 1 end
+local broken = others['b' .. id]
+if broken then return string.sub(broken, string.find(broken, '\n', 1, true) + 1) end
+-- Where it was given back before, that left a token behind, for a while.
+return ARGV[5] == '2' and last > 0 and 1 or 0

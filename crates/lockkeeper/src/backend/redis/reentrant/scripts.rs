@@ -86,9 +86,17 @@ impl Shared {
         withdrawn: bool,
     ) -> Result<()> {
         let linger = linger.as_millis().to_string();
-        let withdrawn: &[u8] = if withdrawn { b"1" } else { b"0" };
-        let arguments = [id.as_bytes(), linger.as_bytes(), withdrawn];
-        self.run(&self.scripts.release, keys, &arguments).await.map(|_| ())
+        let (first, repeated) = if withdrawn { (b"1", b"1") } else { (b"0", b"2") };
+        let arguments = |flag| self.with_places(keys, &[id.as_bytes(), linger.as_bytes(), flag]);
+        let (script, first, again) = (&self.scripts.release, arguments(first), arguments(repeated));
+        match self.link.call_telling(script, &keys.all(), &first, &again).await? {
+            Value::Int(0) => Err(LossReason::Gone.to_error()),
+            Value::BulkString(reason) => {
+                let reason = String::from_utf8_lossy(&reason).into_owned();
+                Err(LossReason::Broken { reason }.to_error())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) async fn break_hold(
