@@ -2,7 +2,7 @@
 
 pub mod encrypted;
 
-use crate::server::{Kind, Lab, missing};
+use crate::server::{Kind, Lab, cannot_hang, missing};
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::pin::Pin;
@@ -26,7 +26,19 @@ macro_rules! cases {
 /// The cases, each on a runtime of its own; ignored, with the reason, where a server is missing.
 #[must_use]
 pub fn trials(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
-    let reason = missing(&[kind]);
+    trials_unless(lab, missing(&[kind]).map(|reason| reason.to_string()), cases)
+}
+
+/// As [`trials`], for cases that let disks hang: ignored, with the reason, also where that takes
+/// rights which are missing.
+#[must_use]
+pub fn trials_on_disks(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
+    let reason = missing(&[kind]).map(|reason| reason.to_string());
+    let reason = reason.or_else(|| cannot_hang().map(|reason| reason.to_string()));
+    trials_unless(lab, reason, cases)
+}
+
+fn trials_unless(lab: &Arc<Lab>, reason: Option<String>, cases: &[&[Case]]) -> Vec<Trial> {
     let trial = |(name, case): &Case| {
         let (lab, case) = (lab.clone(), *case);
         let trial = Trial::test(*name, move || {
@@ -34,7 +46,7 @@ pub fn trials(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
             runtime.block_on(case(&lab)).map_err(|error| Failed::from(format!("{error:?}")))
         });
         match &reason {
-            Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+            Some(reason) => trial.with_kind(reason.as_str()).with_ignored_flag(true),
             None => trial,
         }
     };

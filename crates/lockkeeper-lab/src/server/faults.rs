@@ -33,6 +33,7 @@ impl Server {
     /// # Errors
     /// When it is not running.
     pub fn kill(&self) -> Result<()> {
+        self.let_disk_go_on();
         let process = self.process().take();
         process.with_context(|| format!("{} is not running", self.name()))?.kill();
         Ok(())
@@ -43,6 +44,7 @@ impl Server {
     /// # Errors
     /// When it is not running or does not end; then it is killed.
     pub fn stop(&self) -> Result<()> {
+        self.let_disk_go_on();
         let process = self.process().take();
         let mut process = process.with_context(|| format!("{} is not running", self.name()))?;
         process
@@ -102,6 +104,7 @@ impl Server {
     /// # Errors
     /// As at the first start.
     pub fn restart_empty(&self) -> Result<()> {
+        self.let_disk_go_on();
         *self.process() = None;
         self.place.empty_data()?;
         self.program.prepare(&self.place)?;
@@ -124,6 +127,7 @@ impl Server {
     /// # Errors
     /// As at the first start; when there is no copy.
     pub fn restart_as_kept(&self) -> Result<()> {
+        self.let_disk_go_on();
         *self.process() = None;
         self.place.empty_data()?;
         self.place.restore_data()?;
@@ -168,6 +172,27 @@ impl Server {
     /// As [`fill_disk`](Self::fill_disk).
     pub fn free_disk(&self) -> Result<()> {
         self.own_disk()?.free()
+    }
+
+    /// Lets its disk hang: whatever it writes, it waits for. It goes on answering what it can from
+    /// memory. Killing or stopping it lets the disk go on first: nothing ends that waits for one.
+    ///
+    /// # Errors
+    /// [`Unsupported`] unless it was started on a disk that can [hang](super::Plan::hanging_disk).
+    pub fn hang_disk(&self) -> Result<()> {
+        self.own_disk()?.hang()
+    }
+
+    /// Lets its disk go on.
+    ///
+    /// # Errors
+    /// As [`hang_disk`](Self::hang_disk), and when it does not hang.
+    pub fn mend_disk(&self) -> Result<()> {
+        self.own_disk()?.go_on()
+    }
+
+    pub(crate) fn let_disk_go_on(&self) {
+        self.disk.iter().for_each(super::disk::Disk::go_on_if_it_hangs);
     }
 
     /// Gives it so much memory, zero for no limit; beyond that, `policy` says what goes:

@@ -188,6 +188,7 @@ impl Drop for Server {
         if std::thread::panicking() {
             eprintln!("{}", self.tail());
         }
+        self.let_disk_go_on();
         *self.process() = None;
         self.disk = None;
         // The warden would do it at the end; a long run should not fill the disk until then.

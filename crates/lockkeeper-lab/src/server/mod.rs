@@ -36,6 +36,7 @@ pub(crate) mod tool;
 pub mod wire;
 
 pub use commands::{servers, with_servers};
+pub use disk::cannot_hang;
 pub use faults::Unsupported;
 pub use handle::Server;
 pub use kind::{Kind, Missing, REQUIRE, missing};

@@ -9,6 +9,13 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A disk of its own: of so many bytes, or one that can hang.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    Of(u64),
+    Hanging,
+}
+
 /// What to start, and how. Every program has its own settings beside these.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is started before `start`"]
@@ -16,7 +23,7 @@ pub struct Plan<P> {
     pub(crate) home: Arc<Home>,
     pub(crate) program: P,
     clock: bool,
-    disk: Option<u64>,
+    disk: Option<Wanted>,
     data: Option<PathBuf>,
 }
 
@@ -33,7 +40,13 @@ impl<P: Program + Clone + 'static> Plan<P> {
 
     /// Puts its data on a disk of so many bytes, for [`Server::fill_disk`]. Takes root.
     pub fn disk(mut self, bytes: u64) -> Self {
-        self.disk = Some(bytes);
+        self.disk = Some(Wanted::Of(bytes));
+        self
+    }
+
+    /// Puts its data on a disk that can hang, for [`Server::hang_disk`]. Takes root.
+    pub fn hanging_disk(mut self) -> Self {
+        self.disk = Some(Wanted::Hanging);
         self
     }
 
@@ -86,8 +99,11 @@ impl<P: Program + Clone + 'static> Plan<P> {
             Place { home: Arc::clone(&self.home), folder, data, ports: ports.to_vec(), user };
         place.make_data()?;
         let disk = match self.disk {
-            Some(bytes) => {
-                let disk = Disk::mount(&place.data, bytes)?;
+            Some(wanted) => {
+                let disk = match wanted {
+                    Wanted::Of(bytes) => Disk::mount(&place.data, bytes)?,
+                    Wanted::Hanging => Disk::mount_image(&place.data, &place.folder.join("disk"))?,
+                };
                 place.make_data()?;
                 Some(disk)
             }

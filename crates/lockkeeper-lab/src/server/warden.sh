@@ -20,6 +20,16 @@ fell() {
 while read -r _; do :; done
 rm -f "$root/open"
 
+each_mount() {
+    while read -r _ mount _; do
+        mount=$(printf '%b' "$mount")
+        case $mount in "$root"/*) "$@" "$mount" ;; esac
+    done </proc/mounts
+}
+
+# Nothing can be killed that waits for a disk which hangs.
+each_mount fsfreeze --unfreeze
+
 for file in "$root"/*/pid; do
     read -r pid start 2>/dev/null <"$file" || continue
     if read -r stat 2>/dev/null <"/proc/$pid/stat"; then
@@ -31,10 +41,7 @@ for file in "$root"/*/pid; do
     kill -KILL "-$pid" 2>/dev/null
 done
 
-while read -r _ mount _; do
-    mount=$(printf '%b' "$mount")
-    case $mount in "$root"/*) umount -l "$mount" ;; esac
-done </proc/mounts
+each_mount umount -l
 
 # What was just killed may still be writing.
 tries=0

@@ -2,18 +2,18 @@
 
 use super::trial::Trial;
 use super::{HEALING, RunArguments, TOIL, TTL, breakable, recorder, url};
-use crate::server::{Kind, Server};
+use crate::server::Kind;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
 impl RunArguments {
     /// The store with its recipe.
-    pub(crate) fn store_url(&self, server: Option<&Server>) -> Result<String> {
+    pub(crate) fn store_url(&self, server: Option<&str>) -> Result<String> {
         let own = server.map(|server| {
             let session = self.server.and_then(breakable::session);
             match session {
-                Some(session) => url::with_option(&server.url(), "session", session),
-                None => Ok(server.url()),
+                Some(session) => url::with_option(server, "session", session),
+                None => Ok(server.to_owned()),
             }
         });
         let store = own.transpose()?.or_else(|| self.store.clone());
@@ -52,6 +52,9 @@ impl RunArguments {
             words.extend(["--store".to_owned(), quoted(&url::shown(store))]);
         }
         words.extend(self.server.map(|kind| format!("--server {kind}")));
+        if self.members > 1 {
+            words.push(format!("--members {}", self.members));
+        }
         if let Some(recipe) = &self.recipe {
             words.extend(["--recipe".to_owned(), quoted(recipe)]);
         }

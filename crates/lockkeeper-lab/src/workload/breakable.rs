@@ -1,7 +1,8 @@
 //! A server that a run may break.
 
+use super::fault::Fault;
 use crate::server::{Kind, Lab, Plan, Program, Server};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::fmt;
 use std::time::Duration;
 
@@ -50,6 +51,18 @@ pub trait Breakable: fmt::Debug + Send {
     /// As [`kill`](Self::kill).
     fn resume(&mut self) -> Result<()>;
 
+    /// Lets its disk hang: nothing is written, nothing fails.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill); also when it is on a disk that cannot hang.
+    fn hang_disk(&mut self) -> Result<()>;
+
+    /// Lets its disk go on.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill).
+    fn mend_disk(&mut self) -> Result<()>;
+
     /// Puts its clock ahead of ours by so much; zero puts it right.
     ///
     /// # Errors
@@ -86,22 +99,112 @@ impl Breakable for Server {
         Server::resume(self)
     }
 
+    fn hang_disk(&mut self) -> Result<()> {
+        Server::hang_disk(self)
+    }
+
+    fn mend_disk(&mut self) -> Result<()> {
+        Server::mend_disk(self)
+    }
+
     fn clock_ahead(&mut self, by: Duration) -> Result<()> {
         self.set_clock_ahead(by)
     }
 }
 
-/// Starts a server that keeps what it is told over a kill, where it can.
-pub(crate) fn start(lab: &Lab, kind: Kind, with_clock: bool) -> Result<Server> {
-    kind.available()?;
-    match kind {
-        Kind::Redis => clocked(lab.redis().durable(), with_clock).start(),
-        Kind::ZooKeeper => clocked(lab.zookeeper(), with_clock).start(),
-        Kind::Postgres => clocked(lab.postgres(), with_clock).start(),
-        Kind::MariaDb => clocked(lab.mariadb(), with_clock).start(),
-        Kind::Memcached => clocked(lab.memcached(), with_clock).start(),
-        Kind::Etcd => clocked(lab.etcd(), with_clock).start(),
+const FORGETFUL: &str =
+    "a member that forgot its votes is no member: this fault is for a server alone";
+
+/// Servers that vote. What is done is done to one of them, the next one each time.
+#[derive(Debug)]
+struct Members {
+    servers: Vec<Server>,
+    victim: usize,
+}
+
+impl Members {
+    /// The next one, on which the damage is done.
+    fn next(&mut self) -> &Server {
+        self.victim = (self.victim + 1) % self.servers.len();
+        self.victim()
     }
+
+    /// The one on which it was done.
+    fn victim(&self) -> &Server {
+        &self.servers[self.victim]
+    }
+}
+
+impl Breakable for Members {
+    fn kill(&mut self) -> Result<()> {
+        self.next().kill()
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.victim().restart()
+    }
+
+    fn restart_empty(&mut self) -> Result<()> {
+        bail!(FORGETFUL)
+    }
+
+    fn keep_copy(&mut self) -> Result<()> {
+        bail!(FORGETFUL)
+    }
+
+    fn restart_as_kept(&mut self) -> Result<()> {
+        bail!(FORGETFUL)
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        self.next().pause()
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.victim().resume()
+    }
+
+    fn hang_disk(&mut self) -> Result<()> {
+        self.next().hang_disk()
+    }
+
+    fn mend_disk(&mut self) -> Result<()> {
+        self.victim().mend_disk()
+    }
+
+    fn clock_ahead(&mut self, by: Duration) -> Result<()> {
+        self.servers.iter().try_for_each(|server| server.set_clock_ahead(by))
+    }
+}
+
+/// Starts a server that keeps what it is told over a kill, where it can, and that lends itself to
+/// these faults; as several members if more than one is asked for. Returns its URL too.
+pub(crate) fn start(
+    lab: &Lab,
+    kind: Kind,
+    members: usize,
+    faults: &[Fault],
+) -> Result<(Box<dyn Breakable>, String)> {
+    kind.available()?;
+    if members > 1 {
+        let servers = match kind {
+            Kind::ZooKeeper => fit(lab.zookeeper(), faults).start_ensemble(members)?,
+            Kind::Etcd => fit(lab.etcd(), faults).start_group(members)?,
+            _ => bail!("--members is for servers that vote: zookeeper and etcd, not {kind}"),
+        };
+        let url = servers[0].url();
+        return Ok((Box::new(Members { servers, victim: 0 }), url));
+    }
+    let server = match kind {
+        Kind::Redis => fit(lab.redis().durable(), faults).start(),
+        Kind::ZooKeeper => fit(lab.zookeeper(), faults).start(),
+        Kind::Postgres => fit(lab.postgres(), faults).start(),
+        Kind::MariaDb => fit(lab.mariadb(), faults).start(),
+        Kind::Memcached => fit(lab.memcached(), faults).start(),
+        Kind::Etcd => fit(lab.etcd(), faults).start(),
+    }?;
+    let url = server.url();
+    Ok((Box::new(server), url))
 }
 
 /// How long a session with it lasts in a run, where claims go with their sessions: a client that
@@ -110,6 +213,12 @@ pub(crate) fn session(kind: Kind) -> Option<&'static str> {
     matches!(kind, Kind::ZooKeeper | Kind::Etcd).then_some("2s")
 }
 
-fn clocked<P: Program + Clone + 'static>(plan: Plan<P>, with_clock: bool) -> Plan<P> {
-    if with_clock { plan.clock() } else { plan }
+fn fit<P: Program + Clone + 'static>(mut plan: Plan<P>, faults: &[Fault]) -> Plan<P> {
+    if faults.contains(&Fault::ClockJump) {
+        plan = plan.clock();
+    }
+    if faults.contains(&Fault::DiskHang) {
+        plan = plan.hanging_disk();
+    }
+    plan
 }

@@ -34,6 +34,8 @@ pub enum Fault {
     RestartOldSnapshot,
     /// The server is stopped for longer than the ttl.
     ServerPause,
+    /// The disk of the server hangs for longer than the ttl.
+    DiskHang,
     /// The clock of the server goes ahead by more than the ttl for a while, and back.
     ClockJump,
 }
@@ -66,6 +68,7 @@ impl Fault {
             Fault::ServerRestartEmpty => "server-restart-empty",
             Fault::RestartOldSnapshot => "restart-old-snapshot",
             Fault::ServerPause => "server-pause",
+            Fault::DiskHang => "disk-hang",
             Fault::ClockJump => "clock-jump",
         }
     }
@@ -84,6 +87,7 @@ impl Fault {
             | Fault::ServerRestartEmpty
             | Fault::RestartOldSnapshot
             | Fault::ServerPause
+            | Fault::DiskHang
             | Fault::ClockJump => Needs::Server,
         }
     }

@@ -78,6 +78,10 @@ pub struct RunArguments {
     /// Start a server of this kind for the run, which can then be broken too
     #[arg(long, value_name = "KIND", value_parser = again::kind, conflicts_with = "store")]
     pub server: Option<Kind>,
+    /// As so many members that vote, of which one at a time is broken (zookeeper and etcd)
+    #[arg(long, default_value_t = 1, requires = "server",
+          value_parser = clap::value_parser!(u32).range(1..=7))]
+    pub members: u32,
     /// The store's recipe, where it has several
     #[arg(long, value_name = "RECIPE")]
     pub recipe: Option<String>,
@@ -126,12 +130,12 @@ pub fn run(arguments: &RunArguments) -> Result<Run> {
     let lab = if arguments.server.is_some() { Some(Lab::open()?) } else { None };
     let server = match (&lab, arguments.server) {
         (Some(lab), Some(kind)) => {
-            let with_clock = arguments.fault.contains(&Fault::ClockJump);
-            Some(breakable::start(lab, kind, with_clock)?)
+            let members = usize::try_from(arguments.members)?;
+            Some(breakable::start(lab, kind, members, &arguments.fault)?)
         }
         _ => None,
     };
-    let store = arguments.store_url(server.as_ref())?;
+    let store = arguments.store_url(server.as_ref().map(|(_, url)| url.as_str()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let backend = runtime.block_on(lockkeeper::open(&store))?;
     let crew = if backend.capability().reach == Reach::Process {
@@ -141,5 +145,5 @@ pub fn run(arguments: &RunArguments) -> Result<Run> {
         Crew::Processes { store }
     };
     drop(runtime);
-    driver::run(&arguments.trial(), crew, server.map(|it| Box::new(it) as _), Progress::told())
+    driver::run(&arguments.trial(), crew, server.map(|(it, _)| it), Progress::told())
 }

@@ -116,6 +116,11 @@ impl Strike<'_> {
                 sleep(self.beyond_ttl());
                 server.resume()
             }
+            Fault::DiskHang => {
+                server.hang_disk()?;
+                sleep(self.beyond_ttl());
+                server.mend_disk()
+            }
             _ => {
                 server.clock_ahead(2 * self.ttl)?;
                 sleep(self.ttl / 2);

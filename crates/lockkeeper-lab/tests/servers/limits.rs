@@ -8,6 +8,7 @@ pub(crate) const CASES: &[Case] = &[
     ("full_memory_refuses_writes", &[Kind::Redis], full_memory),
     ("full_memory_can_forget_keys", &[Kind::Redis], eviction),
     ("a_full_disk_refuses_writes", &[Kind::Redis], full_disk),
+    ("a_disk_that_hangs_is_waited_for", &[Kind::Redis], hanging_disk),
     ("memory_is_limited_on_redis_only", &[Kind::Memcached], only_redis),
 ];
 
@@ -61,6 +62,42 @@ fn full_disk(lab: &Lab) -> Result<()> {
     crate::eventually("writes are taken again", || Ok(write_until_refused(&server, 10)?.is_none()));
     let mount = server.place().data().display().to_string();
     assert!(std::fs::read_to_string("/proc/mounts")?.contains(&mount));
+    drop(server);
+    assert!(!std::fs::read_to_string("/proc/mounts")?.contains(&mount));
+    Ok(())
+}
+
+fn hanging_disk(lab: &Lab) -> Result<()> {
+    let server = match lab
+        .redis()
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .hanging_disk()
+        .start()
+    {
+        Ok(server) => server,
+        Err(error) => {
+            assert!(error.is::<Unsupported>(), "{error:?}");
+            assert!(!nix::unistd::geteuid().is_root(), "root may mount: {error:?}");
+            println!("not shown here: {error}");
+            return Ok(());
+        }
+    };
+    assert_eq!(write_until_refused(&server, 10)?, None);
+    let mount = server.place().data().display().to_string();
+    server.hang_disk()?;
+    let late = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| server.redis()?.ask(&["SET", "key", "late"]).map(|_| ()));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let late = !writing.is_finished();
+        server.mend_disk()?;
+        writing.join().expect("no panic")?;
+        anyhow::Ok(late)
+    })?;
+    assert!(late, "it wrote to a disk that hung");
+    assert_eq!(write_until_refused(&server, 10)?, None);
+    // Hanging or not, it can be ended, and leaves no mount behind.
+    server.hang_disk()?;
     drop(server);
     assert!(!std::fs::read_to_string("/proc/mounts")?.contains(&mount));
     Ok(())
