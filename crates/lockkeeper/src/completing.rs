@@ -1,10 +1,10 @@
 //! A future that is finished whether or not its caller stays.
 
+use crate::background::Background;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::runtime::Handle;
-use tokio_util::task::TaskTracker;
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -17,7 +17,7 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct Completing<T: Send + 'static> {
     work: Option<Work<T>>,
     runtime: Handle,
-    tasks: TaskTracker,
+    background: Background,
     /// Called when the caller goes away, before the rest is handed over.
     abandoned: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -26,9 +26,9 @@ impl<T: Send + 'static> Completing<T> {
     pub(crate) fn new(
         work: impl Future<Output = T> + Send + 'static,
         runtime: Handle,
-        tasks: TaskTracker,
+        background: Background,
     ) -> Self {
-        Self { work: Some(Box::pin(work)), runtime, tasks, abandoned: None }
+        Self { work: Some(Box::pin(work)), runtime, background, abandoned: None }
     }
 
     pub(crate) fn or_if_abandoned(mut self, then: impl FnOnce() + Send + 'static) -> Self {
@@ -42,7 +42,8 @@ impl<T: Send + 'static> Future for Completing<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let this = &mut *self;
-        // Timers and sockets inside belong to the keeper's runtime, whoever polls.
+        // Timers inside belong to the keeper's own runtime, whatever executor polls: those of a
+        // runtime that ended cannot be polled any more.
         let _entered = this.runtime.enter();
         let Some(work) = this.work.as_mut() else { return Poll::Pending };
         let poll = work.as_mut().poll(context);
@@ -59,12 +60,31 @@ impl<T: Send + 'static> Drop for Completing<T> {
         if let Some(abandoned) = self.abandoned.take() {
             abandoned();
         }
-        self.tasks.spawn_on(
-            async move {
-                work.await;
-            },
-            &self.runtime,
-        );
+        self.background.spawn(async move {
+            work.await;
+        });
+    }
+}
+
+/// Polls a future with a runtime entered, so that its timers are that runtime's.
+pub(crate) struct Entered<'a, T> {
+    work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
+    runtime: Handle,
+}
+
+impl<'a, T> Entered<'a, T> {
+    pub(crate) fn new(work: impl Future<Output = T> + Send + 'a, runtime: Handle) -> Self {
+        Self { work: Box::pin(work), runtime }
+    }
+}
+
+impl<T> Future for Entered<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = &mut *self;
+        let _entered = this.runtime.enter();
+        this.work.as_mut().poll(context)
     }
 }
 
@@ -85,29 +105,26 @@ mod tests {
     async fn the_rest_is_done_after_the_caller_left() {
         let (done, told) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (finish, tell) = (done.clone(), told.clone());
-        let tasks = TaskTracker::new();
-        let work = Completing::new(
-            async move {
+        let background = Background::new();
+        let work = background
+            .completing(async move {
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 finish.store(true, Ordering::SeqCst);
-            },
-            Handle::current(),
-            tasks.clone(),
-        )
-        .or_if_abandoned(move || tell.store(true, Ordering::SeqCst));
+            })
+            .unwrap()
+            .or_if_abandoned(move || tell.store(true, Ordering::SeqCst));
         assert!(tokio::time::timeout(Duration::from_secs(1), work).await.is_err());
         assert!(told.load(Ordering::SeqCst) && !done.load(Ordering::SeqCst));
-        tasks.close();
-        tasks.wait().await;
+        assert!(background.idle(Duration::from_secs(5)).await);
         assert!(done.load(Ordering::SeqCst));
     }
 
     #[tokio::test]
     async fn a_finished_one_hands_nothing_over() {
-        let tasks = TaskTracker::new();
-        let work = Completing::new(async { 7 }, Handle::current(), tasks.clone())
-            .or_if_abandoned(|| panic!("was not abandoned"));
+        let background = Background::new();
+        let work = background.completing(async { 7 }).unwrap();
+        let work = work.or_if_abandoned(|| panic!("was not abandoned"));
         assert_eq!(work.await, 7);
-        assert!(tasks.is_empty());
+        assert!(background.is_idle());
     }
 }

@@ -2,9 +2,12 @@
 
 use crate::address::Address;
 use crate::backend::{Backend, Capability, memory};
+use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::Keeper;
+use crate::patience::OUTAGE;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Opens the store that `url` names.
 ///
@@ -28,6 +31,12 @@ use std::sync::Arc;
 /// | `ca=FILE` | trust the certificates in this file, instead of those that the system trusts |
 /// | `cert=FILE&key=FILE` | show this certificate to a server that asks for one |
 ///
+/// And every store has this one:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `outage=30s` | how long a claim that waits puts up with a store that does not answer |
+///
 /// A user and a password stand before the host, `etcd://user:password@host`, with `%40` for an
 /// `@` and so on. They appear in no error, log or `Debug`.
 ///
@@ -46,7 +55,22 @@ use std::sync::Arc;
 /// # Ok(()) }
 /// ```
 pub async fn connect(url: &str) -> Result<Keeper> {
-    Keeper::new(open(url).await?)
+    connect_in(url, Background::new()).await
+}
+
+/// As [`connect`], with its background work in `background`.
+pub(crate) async fn connect_in(url: &str, background: Background) -> Result<Keeper> {
+    let (address, outage) = parse(url)?;
+    let backend = open_in(address, &background).await?;
+    Keeper::over(backend, background, outage)
+}
+
+/// The address, and the option that every store has.
+fn parse(url: &str) -> Result<(Address, Duration)> {
+    let mut address = Address::parse(url)?;
+    let outage = address.span("outage")?.unwrap_or(OUTAGE);
+    address.options.remove("outage");
+    Ok((address, outage))
 }
 
 /// The backend that `url` names, to wrap or to share between keepers; see [`connect`].
@@ -57,7 +81,20 @@ pub async fn connect(url: &str) -> Result<Keeper> {
 /// # Cancel safety
 /// As [`connect`].
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    let address = Address::parse(url)?;
+    let (address, _) = parse(url)?;
+    open_in(address, &Background::new()).await
+}
+
+async fn open_in(address: Address, background: &Background) -> Result<Arc<dyn Backend>> {
+    if address.scheme == "memory" {
+        return open_address(address, background).await;
+    }
+    // Polled like everything else of the keeper, so that it needs no runtime of the caller's.
+    let stays = background.clone();
+    background.completing(async move { open_address(address, &stays).await })?.await
+}
+
+async fn open_address(address: Address, background: &Background) -> Result<Arc<dyn Backend>> {
     match address.scheme.as_str() {
         "memory" => {
             address.only_options(&[])?;
@@ -71,25 +108,23 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
             Ok(Arc::new(memory::Memory::new()))
         }
         #[cfg(feature = "etcd")]
-        "etcd" => crate::backend::etcd::open(&address).await,
+        "etcd" => crate::backend::etcd::open(&address, background).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
-            crate::backend::redis::open(&address).await
+            crate::backend::redis::open(&address, background).await
         }
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             // Opening waits for a file that another process is just making.
             let opening = move || crate::backend::sqlite::Sqlite::open(&address);
-            let opened = match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => runtime.spawn_blocking(opening).await.unwrap_or_else(|_| {
-                    Err(Error::new(ErrorKind::Unavailable, "the runtime is shutting down"))
-                }),
-                Err(_) => opening(),
-            };
+            let opened = background.handle()?.spawn_blocking(opening).await;
+            let opened = opened.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Unavailable, "the background thread ended"))
+            });
             Ok(Arc::new(opened?))
         }
         #[cfg(feature = "zookeeper")]
-        "zookeeper" => crate::backend::zookeeper::open(&address).await,
+        "zookeeper" => crate::backend::zookeeper::open(&address, background).await,
         other => Err(unknown_scheme(other)),
     }
 }

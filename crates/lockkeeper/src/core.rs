@@ -1,9 +1,10 @@
 //! What the parts of one keeper share, and the one way from a claim to a guard.
 
 use crate::backend::{Backend, Together};
+use crate::background::Background;
 use crate::claim::{Claim, ClaimIds, Owner};
 use crate::clock::Moment;
-use crate::completing::Completing;
+use crate::completing::{Completing, Entered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventSink, What};
 use crate::guard::Guard;
@@ -11,11 +12,12 @@ use crate::hold::{Bounds, Hold};
 use crate::patience::{Insistence, Patience};
 use crate::reentry::{Entry, Reentry};
 use crate::rounds::Rounds;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Handle, Id};
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+
+/// How much longer than its limit a caller may wait for the store to say how the wait ended.
+pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// How long even the impatient wait for a claim of their own that is on its way out.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -28,9 +30,10 @@ pub(crate) struct Core {
     pub(crate) events: EventSink,
     pub(crate) rounds: Rounds,
     pub(crate) reentry: Reentry,
-    /// Releases, renewals and withdrawals under way in the background.
-    pub(crate) tasks: TaskTracker,
-    runtime: Mutex<Option<Handle>>,
+    /// Where releases, renewals and withdrawals run.
+    pub(crate) background: Background,
+    /// How long a store may be silent while a claim waits.
+    outage: Duration,
 }
 
 /// A claim ready to be made, with what the core needs beside it.
@@ -41,11 +44,23 @@ pub(crate) struct Attempt {
     pub(crate) named_owner: bool,
 }
 
+impl Attempt {
+    /// Another claim on the same terms.
+    fn rename(&mut self, core: &Core) {
+        self.claim.id = core.ids.next();
+        if !self.named_owner {
+            self.claim.owner = Owner::from_id(self.claim.id.to_string());
+        }
+    }
+}
+
 impl Core {
-    pub(crate) fn new(backend: Arc<dyn Backend>, whom: Arc<str>) -> Result<Self> {
-        let tasks = TaskTracker::new();
-        // Closed from the start, which keeps no task out and lets anyone wait for the last one.
-        tasks.close();
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        whom: Arc<str>,
+        background: Background,
+        outage: Duration,
+    ) -> Result<Self> {
         Ok(Self {
             backend,
             ids: ClaimIds::new()?,
@@ -53,54 +68,14 @@ impl Core {
             events: EventSink::new(),
             rounds: Rounds::default(),
             reentry: Reentry::default(),
-            tasks,
-            runtime: Mutex::new(None),
+            background,
+            outage,
         })
-    }
-
-    /// The runtime to work on now: the caller's, or else the last one the keeper was used on.
-    /// Background work goes there too, so that a keeper outlives any one runtime.
-    pub(crate) fn adopt_runtime(self: &Arc<Self>) -> Result<Handle> {
-        let mut adopted = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        match (Handle::try_current(), adopted.as_ref()) {
-            (Ok(current), Some(last)) if current.id() == last.id() => Ok(current),
-            (Ok(current), _) => {
-                check_timers(&current)?;
-                *adopted = Some(current.clone());
-                drop(adopted);
-                // Also so that we learn of the runtime's end.
-                self.rounds.walk_on(self, &current);
-                Ok(current)
-            }
-            (Err(_), Some(last)) => Ok(last.clone()),
-            (Err(error), None) => Err(Error::new(
-                ErrorKind::Config,
-                "a keeper is first used inside a tokio runtime; without one, use \
-                 lockkeeper::blocking",
-            )
-            .caused_by(error)),
-        }
-    }
-
-    /// Goes over to `successor` if the runtime that ended is the one in use.
-    pub(crate) fn abandon_runtime(&self, ended: Id, successor: Option<Handle>) {
-        let mut adopted = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        if adopted.as_ref().is_some_and(|runtime| runtime.id() == ended) {
-            *adopted = successor;
-        }
-    }
-
-    /// The runtime the keeper was last used on.
-    pub(crate) fn runtime(&self) -> Option<Handle> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Runs `work` in the background; [`Keeper::close`](crate::Keeper::close) waits for it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // Where we are is surely driven by someone; elsewhere is second best.
-        if let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime()) {
-            self.tasks.spawn_on(work, &runtime);
-        }
+        self.background.spawn(work);
     }
 
     /// A future that is finished even when its caller drops it.
@@ -108,7 +83,26 @@ impl Core {
         self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Completing<T>> {
-        Ok(Completing::new(work, self.adopt_runtime()?, self.tasks.clone()))
+        self.rounds.start(self);
+        self.background.completing(work)
+    }
+
+    /// What `work` comes to by `until`; `None` when it takes longer, and the rest is then done in
+    /// the background.
+    pub(crate) async fn by<T: Send + 'static>(
+        self: &Arc<Self>,
+        until: Option<Moment>,
+        work: Completing<T>,
+    ) -> Result<Option<T>> {
+        let Some(until) = until else { return Ok(Some(work.await)) };
+        let race = async move {
+            tokio::select! {
+                biased;
+                output = work => Some(output),
+                () = until.reached() => None,
+            }
+        };
+        Ok(Entered::new(race, self.background.handle()?).await)
     }
 
     /// Makes the claim: a guard, or `None` when patience ran out first. Sets `place` to the last
@@ -139,24 +133,43 @@ impl Core {
             }
         }
         let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
-        let patience = Arc::new(self.with_queued_event(&attempt.claim, patience));
+        let patience = self.with_queued_event(&attempt.claim, patience).forgiving(self.outage);
+        let patience = Arc::new(patience);
         let abandon = patience.clone();
+        let limit = patience.limit().filter(|_| !patience.is_over());
         let work = contend(self.clone(), attempt, patience.clone()).instrument(span);
-        let outcome = self.completing(work)?.or_if_abandoned(move || abandon.abandon()).await;
+        let work = self.completing(work)?.or_if_abandoned(move || abandon.abandon());
+        let outcome = self.by(limit.map(|limit| limit + GRACE), work).await?;
         *place = patience.place();
-        outcome
+        match outcome {
+            Some(outcome) => outcome,
+            None if patience.has_heard() => Ok(None),
+            None => Err(self.silent(patience.silence())),
+        }
     }
 
     /// Makes all the claims at once, where the store can and no owner has one of the names.
     pub(crate) async fn acquire_together(
         self: &Arc<Self>,
         attempts: Vec<Attempt>,
+        until: Option<Moment>,
     ) -> Result<AllAtOnce> {
         let known = |attempt: &Attempt| attempt.named_owner && self.reentry.knows(&attempt.claim);
         if attempts.len() < 2 || attempts.iter().any(known) {
             return Ok(AllAtOnce::OneByOne);
         }
-        self.completing(contend_together(self.clone(), attempts))?.await
+        let begun = Moment::now();
+        let limit = until.filter(|until| *until > begun);
+        let work = self.completing(contend_together(self.clone(), attempts))?;
+        match self.by(limit.map(|limit| limit + GRACE), work).await? {
+            Some(outcome) => outcome,
+            None => Err(self.silent(Moment::now().since(begun))),
+        }
+    }
+
+    fn silent(&self, since: Duration) -> Error {
+        let message = format!("{} did not answer within {since:.1?}", self.backend);
+        Error::new(ErrorKind::Unavailable, message)
     }
 
     fn with_queued_event(self: &Arc<Self>, claim: &Claim, patience: Patience) -> Patience {
@@ -180,21 +193,6 @@ impl Core {
     }
 }
 
-/// Refuses a runtime that cannot tell the time, on which nothing could be renewed.
-fn check_timers(runtime: &Handle) -> Result<()> {
-    // Tokio says so only by panicking.
-    std::panic::catch_unwind(|| {
-        let _entered = runtime.enter();
-        drop(tokio::time::sleep(Duration::ZERO));
-    })
-    .map_err(|_| {
-        Error::new(
-            ErrorKind::Config,
-            "the tokio runtime has no timers: build it with enable_time or enable_all",
-        )
-    })
-}
-
 /// Drives the claim until it is granted or patience runs out. Nothing of it is left in the store
 /// unless a guard comes back.
 async fn contend(
@@ -203,6 +201,7 @@ async fn contend(
     patience: Arc<Patience>,
 ) -> Result<Option<Guard>> {
     let mut backoff = Backoff::new();
+    let waits = !patience.is_over();
     loop {
         let claim = &attempt.claim;
         match core.backend.acquire(claim, &patience).await {
@@ -218,18 +217,26 @@ async fn contend(
                     if late.release(Duration::ZERO).await.is_err_and(|error| error.leaves_doubt()) {
                         core.withdraw(attempt.claim.clone());
                     }
-                    attempt.claim.id = core.ids.next();
-                    if !attempt.named_owner {
-                        attempt.claim.owner = Owner::from_id(attempt.claim.id.to_string());
-                    }
+                    attempt.rename(&core);
                 }
             },
-            Ok(None) => {}
+            Ok(None) => patience.heard(),
             Err(error) => {
                 if error.leaves_doubt() {
-                    core.withdraw(attempt.claim);
+                    core.withdraw(attempt.claim.clone());
                 }
-                return Err(error);
+                if !waits || !error.is_outage() || patience.is_over() {
+                    return Err(error);
+                }
+                let silence = patience.silence();
+                if silence >= patience.outage() {
+                    return Err(error.with("silent for", format!("{:.1}s", silence.as_secs_f32())));
+                }
+                tracing::debug!(name = attempt.claim.name.as_str(), %error, "waiting all the same");
+                // The claim of before is being withdrawn, by its id.
+                attempt.rename(&core);
+                backoff.pause(&patience, attempt.claim.id.spread(32)).await;
+                continue;
             }
         }
         if patience.is_over() {

@@ -2,6 +2,7 @@
 
 use crate::backend::LockView;
 use crate::claim::{FencingToken, Mode, Owner};
+use crate::completing::Entered;
 use crate::core::Core;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -102,7 +103,7 @@ impl Election {
 
     /// The leaders from now on, the present one first: `None` while there is none.
     ///
-    /// To be polled inside a tokio runtime. A reign too short to be seen between two looks is left
+    /// A reign too short to be seen between two looks is left
     /// out; terms tell. An error does not
     /// end the stream: the next item is what was learnt when the store answered again.
     ///
@@ -120,20 +121,24 @@ impl Election {
         Ok(stream::unfold(start, move |(mut looked, seen)| {
             let (core, name) = (core.clone(), name.clone());
             async move {
-                loop {
-                    if std::mem::replace(&mut looked, true) {
-                        tokio::time::sleep(GLANCE).await;
-                    }
-                    match core.backend.inspector()?.show(&name).await {
-                        Ok(view) => {
-                            let leader = leader_of(view);
-                            if seen.as_ref() != Some(&leader) {
-                                return Some((Ok(leader.clone()), (looked, Some(leader))));
-                            }
+                let runtime = core.background.handle().ok()?;
+                let look = async move {
+                    loop {
+                        if std::mem::replace(&mut looked, true) {
+                            tokio::time::sleep(GLANCE).await;
                         }
-                        Err(error) => return Some((Err(error), (looked, seen))),
+                        match core.backend.inspector()?.show(&name).await {
+                            Ok(view) => {
+                                let leader = leader_of(view);
+                                if seen.as_ref() != Some(&leader) {
+                                    return Some((Ok(leader.clone()), (looked, Some(leader))));
+                                }
+                            }
+                            Err(error) => return Some((Err(error), (looked, seen))),
+                        }
                     }
-                }
+                };
+                Entered::new(look, runtime).await
             }
         }))
     }

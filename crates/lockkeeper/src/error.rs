@@ -66,12 +66,19 @@ struct Inner {
     message: String,
     context: Vec<(&'static str, String)>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    lasting: bool,
 }
 
 impl Error {
     /// An error of `kind`; `message` says what happened and, where possible, what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), context: Vec::new(), source: None }))
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            context: Vec::new(),
+            source: None,
+            lasting: false,
+        }))
     }
 
     /// Adds a named detail, shown behind the message.
@@ -85,6 +92,14 @@ impl Error {
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
+        self
+    }
+
+    /// Says that waiting does not help: someone has to do something first. A claim that waits is
+    /// not retried after it.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.0.lasting = true;
         self
     }
 
@@ -107,7 +122,14 @@ impl Error {
     /// assert!(!Error::new(ErrorKind::Unsupported, "no shared mode").is_retryable());
     /// ```
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Lost)
+        let passing =
+            matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Lost);
+        passing && !self.0.lasting
+    }
+
+    /// Whether it may be over in a moment: a store that does not answer just now.
+    pub(crate) fn is_outage(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable && !self.0.lasting
     }
 
     /// Whether the store may have done what was asked although we do not know it.

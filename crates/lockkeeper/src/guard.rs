@@ -1,7 +1,6 @@
 //! The caller's end of a held claim.
 
 use crate::claim::{FencingToken, Mode, Owner};
-use crate::completing::Completing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::loss::LossReason;
@@ -214,18 +213,7 @@ impl Guard {
         let hold = self.into_hold();
         let core = hold.core().clone();
         let span = tracing::debug_span!("release", name = hold.claim().name.as_str());
-        // A hold must not be left to itself only because we are in a strange place.
-        let runtime = match core.adopt_runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => match core.runtime() {
-                Some(runtime) => runtime,
-                None => {
-                    hold.release_unattended();
-                    return Err(error);
-                }
-            },
-        };
-        Completing::new(hold.release().instrument(span), runtime, core.tasks.clone()).await
+        core.completing(hold.release().instrument(span))?.await
     }
 
     /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.

@@ -1,7 +1,9 @@
 //! The handle a program opens once.
 
-use crate::backend::{Backend, Capability, LockView};
+use crate::backend::{Backend, Capability, Inspector, LockView};
+use crate::background::Background;
 use crate::claim::{FencingToken, Mode, Owner};
+use crate::clock::Moment;
 use crate::core::Core;
 use crate::election::Election;
 use crate::error::{Error, ErrorKind, Result};
@@ -9,6 +11,7 @@ use crate::event::Events;
 use crate::lock::Lock;
 use crate::multi::Multi;
 use crate::name::Name;
+use crate::patience::OUTAGE;
 use crate::rw_lock::RwLock;
 use crate::terms::{LONGEST_NOTE, Terms, unsupported};
 use crate::whom::whom;
@@ -32,7 +35,8 @@ pub struct Keeper {
 impl Keeper {
     /// A keeper over a backend of one's own; [`connect`](crate::connect()) makes one from a URL.
     ///
-    /// Background work runs on the tokio runtime the keeper was last used on.
+    /// It can be used on any runtime, on several, and on other executors: background work runs on a
+    /// thread of the keeper's own.
     ///
     /// # Errors
     /// Only when the system gives no random numbers.
@@ -49,7 +53,15 @@ impl Keeper {
     /// # Ok(()) }
     /// ```
     pub fn new(backend: Arc<dyn Backend>) -> Result<Self> {
-        Ok(Self { core: Arc::new(Core::new(backend, whom())?) })
+        Self::over(backend, Background::new(), OUTAGE)
+    }
+
+    pub(crate) fn over(
+        backend: Arc<dyn Backend>,
+        background: Background,
+        outage: Duration,
+    ) -> Result<Self> {
+        Ok(Self { core: Arc::new(Core::new(backend, whom(), background, outage)?) })
     }
 
     /// A lock that one holds at a time.
@@ -123,7 +135,8 @@ impl Keeper {
     /// # Errors
     /// `Unsupported` where the store cannot tell; else what the store said.
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.inspector()?.list(prefix).await
+        let prefix = prefix.to_owned();
+        self.ask(|core| async move { inspector(&core)?.list(&prefix).await }).await
     }
 
     /// Who holds `name` and who waits for it.
@@ -131,7 +144,8 @@ impl Keeper {
     /// # Errors
     /// As [`list`](Self::list).
     pub async fn show(&self, name: &str) -> Result<LockView> {
-        self.inspector()?.show(&Name::new(name)?).await
+        let name = Name::new(name)?;
+        self.ask(|core| async move { inspector(&core)?.show(&name).await }).await
     }
 
     /// Takes `name` from the holder with `token`, and lets the next one in at once.
@@ -148,13 +162,17 @@ impl Keeper {
             let message = format!("a reason has at most {LONGEST_NOTE} bytes");
             return Err(Error::new(ErrorKind::Config, message));
         }
-        match self.inspector()?.break_hold(&name, token, reason).await? {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::NotHeld,
-                format!("{name:?} is not held with token {token}: look again who holds it now"),
-            )),
-        }
+        let reason = reason.to_owned();
+        self.ask(|core| async move {
+            match inspector(&core)?.break_hold(&name, token, &reason).await? {
+                true => Ok(()),
+                false => Err(Error::new(
+                    ErrorKind::NotHeld,
+                    format!("{name:?} is not held with token {token}: look again who holds it now"),
+                )),
+            }
+        })
+        .await
     }
 
     /// Reserves `count` numbers in a row that nobody else gets under `name`, and returns the
@@ -179,33 +197,56 @@ impl Keeper {
         if count == 0 {
             return Err(Error::new(ErrorKind::Config, "at least one number is reserved"));
         }
-        let sequencer = self.core.backend.sequencer().ok_or_else(|| {
-            let message = format!("{} keeps no count: memory: and redis: do", self.core.backend);
-            Error::new(ErrorKind::Unsupported, message)
-        })?;
-        sequencer.reserve(&name, count, floor).await
+        self.ask(|core| async move {
+            let sequencer = core.backend.sequencer().ok_or_else(|| {
+                let message = format!("{} keeps no count: memory: and redis: do", core.backend);
+                Error::new(ErrorKind::Unsupported, message)
+            })?;
+            sequencer.reserve(&name, count, floor).await
+        })
+        .await
     }
 
-    fn inspector(&self) -> Result<&dyn crate::backend::Inspector> {
-        let inspector = self.core.backend.inspector();
-        inspector.ok_or_else(|| unsupported(&self.core, "way to list holders", |c| c.fencing))
+    /// Asks the store something, on whatever executor.
+    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Core>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.core.completing(question(self.core.clone()))?.await
     }
 
-    /// Waits until every release and withdrawal under way in the background is through, for at
-    /// most `limit`. Call it before the runtime ends, or dropped guards may be left to run out.
-    /// Returns whether all were through.
+    /// Waits until every release and withdrawal under way in the background is through, and then,
+    /// unless a guard is still held, ends the session that the keeper has with the store where
+    /// there is such a thing; for at most `limit` in all. Call it before the process ends, or
+    /// dropped guards may be left to run out. Returns whether all of it was done.
+    ///
+    /// The keeper can be used again afterwards.
     ///
     /// # Cancel safety
     /// Cancel safe: the work goes on.
     pub async fn close(&self, limit: Duration) -> bool {
-        let tasks = self.core.tasks.clone();
-        let waiting = async move { tokio::time::timeout(limit, tasks.wait()).await.is_ok() };
-        match self.core.completing(waiting) {
-            Ok(waiting) => waiting.await,
-            // Never used on any runtime, so nothing is under way.
-            Err(_) => true,
+        if !self.core.background.is_started() {
+            // Never used, so nothing is under way.
+            return true;
+        }
+        let core = self.core.clone();
+        let until = Moment::now() + limit;
+        let closing = self.core.completing(async move {
+            let idle = core.background.idle(limit).await;
+            idle && (!core.rounds.is_empty() || core.backend.close().await.is_ok())
+        });
+        // Not counted among the work that it waits for: it is polled here.
+        match closing {
+            Ok(closing) => self.core.by(Some(until), closing).await.ok().flatten().unwrap_or(false),
+            Err(_) => false,
         }
     }
+}
+
+fn inspector(core: &Core) -> Result<&dyn Inspector> {
+    let inspector = core.backend.inspector();
+    inspector.ok_or_else(|| unsupported(core, "way to list holders", |c| c.fencing))
 }
 
 impl std::fmt::Display for Keeper {

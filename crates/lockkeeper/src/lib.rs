@@ -28,6 +28,7 @@
 
 mod address;
 pub mod backend;
+mod background;
 pub mod blocking;
 mod chacha;
 mod claim;

@@ -3,7 +3,7 @@
 use crate::backend::line_of;
 use crate::claim::Mode;
 use crate::clock::Moment;
-use crate::core::Core;
+use crate::core::{Core, GRACE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::name::Name;
@@ -38,8 +38,11 @@ impl Lock {
 
     /// Waits for as long as it takes.
     ///
+    /// A store that does not answer is waited for too: for half a minute, or what the option
+    /// `outage` of its URL says, since it was last heard.
+    ///
     /// # Errors
-    /// When the store does not answer, refuses, or lacks what is asked of it.
+    /// When the store was silent for longer than that, refuses, or lacks what is asked of it.
     ///
     /// # Cancel safety
     /// Cancel safe: dropped at any point, it leaves the queue and keeps nothing. It loses its
@@ -80,12 +83,13 @@ impl Lock {
         self.contend(Patience::none()).await
     }
 
-    /// Waits for at most `limit`.
+    /// Waits for at most `limit`, and a twentieth of a second more at most for the store to say
+    /// who was in the way.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`], never early, saying who holds it (`holder`) and which place in
-    /// the queue was reached (`place`), where the store can tell. Otherwise as
-    /// [`acquire`](Self::acquire).
+    /// the queue was reached (`place`), where the store can tell; [`ErrorKind::Unavailable`] when
+    /// the store said nothing in all that time. Otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -122,21 +126,27 @@ impl Lock {
 
 /// The error that says whom we waited for in vain.
 pub(crate) async fn timed_out(
-    core: &Core,
+    core: &Arc<Core>,
     name: &Name,
     limit: Duration,
     place: Option<usize>,
 ) -> Error {
     let mut error =
         Error::new(ErrorKind::TimedOut, format!("{name:?} was not free within {limit:?}"));
-    if let Some(inspector) = core.backend.inspector()
-        && let Ok(holders) = inspector.holders(name).await
-        && let Some(line) = line_of(&holders)
-    {
+    if let Some(line) = holders_line(core, name).await {
         error = error.with("holder", line);
     }
     match place {
         Some(place) => error.with("place", place),
         None => error,
     }
+}
+
+/// Who holds `name`, if the store says so in a moment.
+async fn holders_line(core: &Arc<Core>, name: &Name) -> Option<String> {
+    core.backend.inspector()?;
+    let (asked, name) = (core.clone(), name.clone());
+    let work = core
+        .completing(async move { line_of(&asked.backend.inspector()?.holders(&name).await.ok()?) });
+    core.by(Some(Moment::now() + GRACE), work.ok()?).await.ok()??
 }

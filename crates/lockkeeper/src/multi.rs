@@ -97,7 +97,7 @@ impl Multi {
         let attempt = |name: &Name| self.terms.attempt(&self.core, name.clone(), Mode::Exclusive);
         let attempts = names.iter().map(attempt).collect::<Result<Vec<_>>>()?;
         let in_a_hurry = until.is_some_and(|until| until.remaining().is_zero());
-        match self.core.acquire_together(attempts).await? {
+        match self.core.acquire_together(attempts, until).await? {
             AllAtOnce::Held(guards) => return MultiGuard::of(guards).map(Ok),
             AllAtOnce::Busy(index) if in_a_hurry => {
                 let name = names.swap_remove(index.min(names.len() - 1));

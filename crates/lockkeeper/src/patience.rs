@@ -3,9 +3,12 @@
 use crate::claim::Claim;
 use crate::clock::Moment;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long a store may be silent while a claim waits, unless its URL says otherwise.
+pub(crate) const OUTAGE: Duration = Duration::from_secs(30);
 
 type OnQueued = Box<dyn Fn(usize) + Send + Sync>;
 
@@ -18,6 +21,10 @@ pub struct Patience {
     gone: CancellationToken,
     place: AtomicUsize,
     on_queued: Option<OnQueued>,
+    outage: Duration,
+    begun: Moment,
+    /// When the store was last heard, in nanoseconds after `begun`; zero before the first time.
+    heard: AtomicU64,
 }
 
 impl Patience {
@@ -34,12 +41,55 @@ impl Patience {
     /// Waiting until `moment`, or without a limit.
     pub fn until(moment: Option<Moment>) -> Self {
         let gone = CancellationToken::new();
-        Self { until: moment, gone, place: AtomicUsize::new(0), on_queued: None }
+        Self {
+            until: moment,
+            gone,
+            place: AtomicUsize::new(0),
+            on_queued: None,
+            outage: OUTAGE,
+            begun: Moment::now(),
+            heard: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn on_queued(mut self, tell: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.on_queued = Some(Box::new(tell));
         self
+    }
+
+    pub(crate) fn forgiving(mut self, outage: Duration) -> Self {
+        self.outage = outage;
+        self
+    }
+
+    /// How long a store may be silent before a claim that waits gives up: the option `outage` of
+    /// every store's URL. A backend whose claim is queued waits on for so long when the store does
+    /// not answer, keeping its place if it can, and then returns
+    /// [`Unavailable`](crate::ErrorKind::Unavailable). What it returns earlier is retried.
+    pub fn outage(&self) -> Duration {
+        self.outage
+    }
+
+    /// Says that the store just answered a question about this claim. A backend that waits says so
+    /// with every heartbeat; [`queued`](Self::queued) says so too.
+    pub fn heard(&self) {
+        let after = Moment::now().since(self.begun).as_nanos();
+        self.heard.store(u64::try_from(after).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
+    }
+
+    /// Whether the store said anything at all of this claim.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long the store has said nothing of this claim.
+    pub fn silence(&self) -> Duration {
+        let heard = Duration::from_nanos(self.heard.load(Ordering::Relaxed));
+        Moment::now().since(self.begun).saturating_sub(heard)
+    }
+
+    pub(crate) fn limit(&self) -> Option<Moment> {
+        self.until
     }
 
     /// Time left; `None` when there is no limit.
@@ -71,6 +121,7 @@ impl Patience {
     /// is no telling. Called again whenever the place is learnt anew; the last one is reported
     /// when the wait is in vain.
     pub fn queued(&self, place: usize) {
+        self.heard();
         let first_time = self.place.swap(place, Ordering::Relaxed) == 0;
         if let Some(tell) = self.on_queued.as_ref().filter(|_| first_time) {
             tell(place);

@@ -4,9 +4,8 @@
 //! that is held for a moment. Here a hold is an entry in an ordered map, and the task is woken
 //! only when an entry is earlier than what it sleeps for.
 //!
-//! A keeper that is used on several runtimes has a walker on each, and any of them does the
-//! rounds for all: a runtime that ends, or that nobody drives, leaves no hold unattended as long
-//! as there is another.
+//! The task runs in the keeper's [`Background`](crate::background::Background): no runtime of a
+//! caller that ends or stands still leaves a hold unattended.
 
 use crate::clock::Moment;
 use crate::core::Core;
@@ -15,10 +14,9 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
-/// The longest a walker sleeps while anything is held, because timers stand still while the
+/// The longest the task sleeps while anything is held, because timers stand still while the
 /// machine sleeps and the clock of validity does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -32,12 +30,12 @@ pub(crate) struct Rounds {
 struct Book {
     /// Keyed by when a visit is due, and by the hold's address to tell equals apart.
     due: BTreeMap<(Moment, usize), Arc<Hold>>,
-    /// Until when the walkers sleep; `None` when nothing at all is planned.
+    /// Until when the task sleeps; `None` when nothing at all is planned.
     asleep_until: Option<Moment>,
-    /// Whether anything was entered since the walkers last looked.
+    /// Whether anything was entered since the task last looked.
     in_use: bool,
-    /// The runtimes that have a walker: all that the keeper was used on and that live.
-    walkers: Vec<Handle>,
+    /// Whether the task was started.
+    is_walked: bool,
 }
 
 impl Rounds {
@@ -64,17 +62,16 @@ impl Rounds {
         drop(struck);
     }
 
-    /// Has the rounds walked on `runtime` too.
-    pub(crate) fn walk_on(&self, core: &Arc<Core>, runtime: &Handle) {
-        {
-            let mut book = self.book();
-            if book.walkers.iter().any(|walker| walker.id() == runtime.id()) {
-                return;
-            }
-            book.walkers.push(runtime.clone());
+    /// Has the rounds walked, from the first call on.
+    pub(crate) fn start(&self, core: &Arc<Core>) {
+        if !std::mem::replace(&mut self.book().is_walked, true) {
+            core.background.drive(walk(Arc::downgrade(core), self.earlier.clone()));
         }
-        let walker = Walker { core: Arc::downgrade(core), runtime: runtime.id() };
-        runtime.spawn(walk(walker, self.earlier.clone()));
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.book().due.is_empty()
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -89,8 +86,8 @@ impl Rounds {
         let due = std::mem::replace(&mut book.due, later).into_values().collect();
         let first = book.due.first_key_value().map(|((due, _), _)| *due);
         let soon = now + LONGEST_SLEEP;
-        // A keeper whose locks come and go at once would find nobody planned to look, and wake a
-        // walker, with each of them: so the last one is waited for once more.
+        // A keeper whose locks come and go at once would find nobody planned to look, and wake the
+        // task, with each of them: so the last one is waited for once more.
         let lately = std::mem::take(&mut book.in_use).then_some(soon);
         book.asleep_until = first.map(|first| first.min(soon)).or(lately);
         (due, book.asleep_until)
@@ -99,7 +96,7 @@ impl Rounds {
 
 impl Drop for Rounds {
     fn drop(&mut self) {
-        // So that the walkers see that the keeper is gone.
+        // So that the task sees that the keeper is gone.
         self.earlier.notify_waiters();
     }
 }
@@ -108,35 +105,14 @@ fn address(hold: &Arc<Hold>) -> usize {
     Arc::as_ptr(hold) as usize
 }
 
-/// One walker, struck off the book when it ends, also with its runtime.
-struct Walker {
-    core: Weak<Core>,
-    runtime: Id,
-}
-
-impl Drop for Walker {
-    fn drop(&mut self) {
-        let Some(core) = self.core.upgrade() else { return };
-        let successor = {
-            let mut book = core.rounds.book();
-            book.walkers.retain(|runtime| runtime.id() != self.runtime);
-            // Whatever this one slept for, the others have not planned it.
-            book.asleep_until = None;
-            book.walkers.last().cloned()
-        };
-        core.abandon_runtime(self.runtime, successor);
-        core.rounds.earlier.notify_waiters();
-    }
-}
-
 /// Ends when the keeper is gone; holds it only while visiting.
-async fn walk(walker: Walker, earlier: Arc<Notify>) {
+async fn walk(core: Weak<Core>, earlier: Arc<Notify>) {
     loop {
         let mut woken = pin!(earlier.notified());
         // From here on no notice is missed, also those given while we visit.
         woken.as_mut().enable();
         let asleep_until = {
-            let Some(core) = walker.core.upgrade() else { return };
+            let Some(core) = core.upgrade() else { return };
             let (due, asleep_until) = core.rounds.next();
             for hold in &due {
                 hold.visit();

@@ -59,6 +59,12 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// `acquire` failed in a way that leaves doubt. Removes nothing of anyone else.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
+    /// Ends what it has in the store beside claims, such as a session, unless claims are held or
+    /// waited for. Called when the keeper is closed; what is asked of it later works as before.
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Who holds and who waits, where the store can tell.
     fn inspector(&self) -> Option<&dyn Inspector>;
 

@@ -20,9 +20,12 @@
 mod engine;
 
 use crate::backend::{Capability, LockView};
+use crate::background::Background;
 use crate::claim::{FencingToken, Owner};
+use crate::connect::connect_in;
 use crate::error::Result;
 use crate::guard::lost_error;
+use crate::patience::OUTAGE;
 use engine::Engine;
 use futures_util::StreamExt;
 use std::ops::Deref;
@@ -34,9 +37,9 @@ use std::time::Duration;
 /// # Errors
 /// As [`connect`](crate::connect()).
 pub fn connect(url: &str) -> Result<Keeper> {
-    let engine = Engine::start()?;
-    let inner = engine.block_on(crate::connect(url))?;
-    Keeper::over(inner, engine)
+    let engine = Arc::new(Engine::default());
+    let inner = engine.block_on(connect_in(url, Background::aloof()))?;
+    Ok(Keeper::over(inner, engine))
 }
 
 /// A connection to one store; see [`Keeper`](crate::Keeper). Clones share it.
@@ -54,12 +57,13 @@ impl Keeper {
     /// # Errors
     /// When the system gives no thread or no random numbers.
     pub fn new(backend: Arc<dyn crate::backend::Backend>) -> Result<Self> {
-        Self::over(crate::Keeper::new(backend)?, Engine::start()?)
+        let inner = crate::Keeper::over(backend, Background::aloof(), OUTAGE)?;
+        Ok(Self::over(inner, Arc::new(Engine::default())))
     }
 
-    fn over(inner: crate::Keeper, engine: Arc<Engine>) -> Result<Self> {
+    fn over(inner: crate::Keeper, engine: Arc<Engine>) -> Self {
         engine.serve(&inner);
-        Ok(Self { threads: inner.owner("thread"), inner, engine })
+        Self { threads: inner.owner("thread"), inner, engine }
     }
 
     /// A lock that one thread holds at a time.

@@ -1,6 +1,7 @@
 //! The core on a paused clock: hours of holding in milliseconds.
 
 mod min_hold;
+mod outages;
 mod reentry;
 mod scripted;
 
@@ -162,7 +163,7 @@ async fn a_lost_answer_is_withdrawn_however_often_that_takes() {
     let (keeper, script) = keeper();
     script.answers_lost.store(1, Ordering::SeqCst);
     script.withdrawals_fail.store(3, Ordering::SeqCst);
-    let error = keeper.lock("name").acquire().await.unwrap_err();
+    let error = keeper.lock("name").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(free(&keeper).await < secs(5), "withdrawn long before the ttl of 30 s");
 }
@@ -359,15 +360,6 @@ fn a_guard_can_be_dropped_where_there_is_no_runtime() {
     let guard = runtime.block_on(held(&keeper));
     std::thread::spawn(move || drop(guard)).join().unwrap();
     runtime.block_on(free(&keeper));
-}
-
-#[test]
-fn without_a_runtime_there_is_an_error_and_no_panic() {
-    use futures_util::FutureExt;
-    let (keeper, _) = keeper();
-    let error = keeper.lock("name").acquire().now_or_never().unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("lockkeeper::blocking"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,8 @@ pub(super) struct Script {
     pub(super) releases_fail: AtomicUsize,
     /// So many acquires take effect, but their answer is lost.
     pub(super) answers_lost: AtomicUsize,
+    /// Nobody is there.
+    pub(super) unreachable: AtomicBool,
     /// So many withdrawals fail without effect.
     pub(super) withdrawals_fail: AtomicUsize,
     /// So many acquires are answered only after their ttl.
@@ -61,6 +63,9 @@ impl Backend for Scripted {
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        if self.script.unreachable.load(Ordering::SeqCst) {
+            return Err(no_answer());
+        }
         let Some(grant) = self.inner.acquire(claim, patience).await? else { return Ok(None) };
         let takes = *self.script.acquire_takes.lock().unwrap();
         if !takes.is_zero() {

@@ -19,10 +19,19 @@ async fn a_signal_given_out_outlives_its_guard() {
 #[tokio::test]
 async fn work_that_blocked_past_the_claim_counts_as_lost() {
     let keeper = lockkeeper::connect("memory:").await.unwrap();
-    let guard = keeper.lock("n").ttl(Duration::from_millis(100)).acquire().await.unwrap();
+    let lock = keeper.lock("n").max_hold(Duration::from_millis(100));
+    let guard = lock.acquire().await.unwrap();
     let blocking_work = async { std::thread::sleep(Duration::from_millis(200)) };
     let error = guard.run(blocking_work).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn work_that_blocks_its_runtime_blocks_no_renewal() {
+    let keeper = lockkeeper::connect("memory:").await.unwrap();
+    let guard = keeper.lock("n").ttl(Duration::from_millis(900)).acquire().await.unwrap();
+    std::thread::sleep(Duration::from_millis(2700));
+    assert!(guard.is_held(), "{:?}", guard.lost_reason());
 }
 
 #[tokio::test]

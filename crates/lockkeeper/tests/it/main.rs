@@ -2,8 +2,10 @@
 //! every store.
 
 mod connect;
+mod endings;
 mod guards;
 mod runtimes;
+mod slow;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod threads;

@@ -65,17 +65,6 @@ fn a_hold_goes_on_when_its_runtime_ends_and_there_is_another() {
 }
 
 #[test]
-fn a_runtime_without_timers_is_refused() {
-    let timeless = Builder::new_current_thread().build().unwrap();
-    timeless.block_on(async {
-        let keeper = lockkeeper::connect("memory:").await.unwrap();
-        let error = keeper.lock("n").acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(error.to_string().contains("enable_time"), "{error}");
-    });
-}
-
-#[test]
 fn nothing_is_left_of_a_keeper_that_is_gone() {
     let runtime = runtime();
     runtime.block_on(async {

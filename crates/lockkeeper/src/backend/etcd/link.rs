@@ -3,6 +3,7 @@
 use super::lock;
 use super::proto::{AuthenticateRequest, AuthenticateResponse, path};
 use super::trouble::{Remedy, Trouble};
+use crate::background::Background;
 use crate::error::Result;
 use futures_util::Stream;
 use http::uri::PathAndQuery;
@@ -38,6 +39,8 @@ pub(super) struct Door {
 /// One connection to one member, made anew to the next when it broke or is of no use.
 pub(super) struct Link {
     door: Door,
+    /// Where connections live.
+    home: Background,
     current: Mutex<Current>,
     /// So that many who find the connection broken make one new one.
     connecting: tokio::sync::Mutex<()>,
@@ -61,9 +64,10 @@ struct Wire {
 }
 
 impl Link {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: Door, home: Background) -> Self {
         Self {
             door,
+            home,
             current: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             given_up: watch::Sender::new(0),
@@ -247,8 +251,13 @@ impl Link {
     }
 
     async fn connect(&self, host: &Endpoint) -> Result<Wire, Trouble> {
-        let connected = tokio::time::timeout(self.door.timeout, host.connect()).await;
-        let channel = connected.map_err(|_| Trouble::TimedOut)?.map_err(Trouble::Unreachable)?;
+        let connecting = self.home.settle(|| {
+            let host = host.clone();
+            async move { host.connect().await }
+        });
+        let connected = tokio::time::timeout(self.door.timeout, connecting).await;
+        let connected = connected.ok().and_then(Result::ok).ok_or(Trouble::TimedOut)?;
+        let channel = connected.map_err(Trouble::Unreachable)?;
         let Some((name, password)) = self.door.credentials.clone() else {
             return Ok(Wire { channel, token: None });
         };

@@ -43,6 +43,7 @@ mod wait;
 
 use crate::address::Address;
 use crate::backend::Backend;
+use crate::background::Background;
 use crate::error::Result;
 use link::Link;
 use options::Options;
@@ -50,9 +51,9 @@ pub use queue::Etcd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Opens the store that the URL names.
-pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
+pub(crate) async fn open(address: &Address, background: &Background) -> Result<Arc<dyn Backend>> {
     let options = Options::read(address)?;
-    let link = Arc::new(Link::new(options.door));
+    let link = Arc::new(Link::new(options.door, background.clone()));
     Ok(Arc::new(Etcd::open(link, options.prefix, options.session).await?))
 }
 

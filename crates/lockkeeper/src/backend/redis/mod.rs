@@ -54,6 +54,7 @@ mod vigil;
 
 use crate::address::Address;
 use crate::backend::Backend;
+use crate::background::Background;
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
 use link::Link;
@@ -62,8 +63,9 @@ use route::Route;
 use std::sync::Arc;
 
 /// Opens the recipe that the URL names.
-pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
-    let options = Options::read(address)?;
+pub(crate) async fn open(address: &Address, background: &Background) -> Result<Arc<dyn Backend>> {
+    let mut options = Options::read(address)?;
+    options.door.home = background.clone();
     let url = address.to_string();
     let route = Arc::new(Route::new(options.way.clone(), options.door.clone(), url.clone()));
     let link = Link::new(route, options.replicas, options.timeout);

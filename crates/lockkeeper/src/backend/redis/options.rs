@@ -4,6 +4,7 @@ use super::key::PREFIX;
 use super::link::Link;
 use super::route::{Door, Way};
 use crate::address::Address;
+use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
 use redis::{ClientTlsConfig, TlsCertificates, Value};
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl Options {
         let timeout = address.span("timeout")?.unwrap_or(Duration::from_secs(2));
         Ok(Self {
             way,
-            door: Door { user, password, database, tls, timeout },
+            door: Door { user, password, database, tls, timeout, home: Background::new() },
             recipe: option("recipe").unwrap_or("queue").to_owned(),
             prefix: option("prefix").map(str::to_owned),
             timeout,

@@ -1,6 +1,7 @@
 //! Where Redis is and how to get there.
 
 use super::trouble;
+use crate::background::Background;
 use crate::error::{Error, Result};
 use futures_util::future::select_ok;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -40,6 +41,8 @@ pub(super) struct Door {
     pub(super) database: i64,
     pub(super) tls: Option<TlsCertificates>,
     pub(super) timeout: Duration,
+    /// Where connections live.
+    pub(super) home: Background,
 }
 
 /// One connection, whatever is at its other end.
@@ -86,10 +89,7 @@ impl Route {
                     _ => Err(no_primary("the sentinels name a server that is no primary")),
                 }
             }
-            Way::Cluster(hosts) => {
-                let client = self.cluster(hosts)?.build()?;
-                client.get_async_connection().await.map(Wire::Cluster)
-            }
+            Way::Cluster(hosts) => self.door.open_cluster(self.cluster(hosts)?.build()?).await,
         }
     }
 
@@ -110,7 +110,7 @@ impl Route {
             Way::Sentinels { .. } => vec![self.primary().await?],
             Way::Cluster(hosts) if shards => {
                 let client = self.cluster(hosts)?.push_sender(hear).build()?;
-                return client.get_async_connection().await.map(Wire::Cluster);
+                return self.door.open_cluster(client).await;
             }
             // What is published at one node of a cluster is heard at all of them.
             Way::Cluster(hosts) => {
@@ -247,7 +247,19 @@ impl Door {
             None => Client::open(info)?,
         };
         let config = config.unwrap_or_else(|| self.config());
-        client.get_multiplexed_async_connection_with_config(&config).await
+        let opened = self.home.settle(move || {
+            let (client, config) = (client.clone(), config.clone());
+            async move { client.get_multiplexed_async_connection_with_config(&config).await }
+        });
+        opened.await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
+    }
+
+    async fn open_cluster(&self, client: ClusterClient) -> RedisResult<Wire> {
+        let opened = self.home.settle(move || {
+            let client = client.clone();
+            async move { client.get_async_connection().await.map(Wire::Cluster) }
+        });
+        opened.await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
     }
 }
 
@@ -358,6 +370,7 @@ mod tests {
             database: 0,
             tls: None,
             timeout: Duration::from_millis(100),
+            home: Background::new(),
         };
         // It takes the connection and says nothing.
         assert!(door.open(&("127.0.0.1".to_owned(), port), None).await.is_err());

@@ -4,21 +4,24 @@ use super::options::Door;
 use super::route::Route;
 use super::session::Session;
 use super::trouble::Fault;
+use crate::background::Background;
 use crate::error::{Error, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug)]
 pub(super) struct Client {
     route: Arc<Route>,
+    /// Where connections live.
+    home: Background,
     current: Mutex<Option<Arc<Session>>>,
     /// So that many who find it ended make one new one.
     opening: tokio::sync::Mutex<()>,
 }
 
 impl Client {
-    pub(super) fn new(door: Door) -> Self {
+    pub(super) fn new(door: Door, home: Background) -> Self {
         let route = Arc::new(Route::new(door));
-        Self { route, current: Mutex::default(), opening: tokio::sync::Mutex::new(()) }
+        Self { route, home, current: Mutex::default(), opening: tokio::sync::Mutex::new(()) }
     }
 
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
@@ -29,7 +32,11 @@ impl Client {
         if let Some(session) = self.current() {
             return Ok(session);
         }
-        let opened = Session::open(&self.route).await.map_err(|fault| self.explain(&fault))?;
+        let opened = self.home.settle(|| {
+            let route = self.route.clone();
+            async move { Session::open(&route).await }
+        });
+        let opened = opened.await?.map_err(|fault| self.explain(&fault))?;
         let session = Arc::new(opened);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
         Ok(session)

@@ -71,6 +71,7 @@ use crate::address::Address;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Name, Patience,
 };
+use crate::background::Background;
 use crate::connect::{ZOOKEEPER_BARGING, ZOOKEEPER_EPHEMERAL, ZOOKEEPER_FAIR};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -86,10 +87,10 @@ use std::time::Duration;
 use trouble::{Fault, refusal};
 
 /// Opens the recipe that the URL names.
-pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Backend>> {
+pub(crate) async fn open(address: &Address, background: &Background) -> Result<Arc<dyn Backend>> {
     let Options { recipe, layout, root, access, door } = Options::read(address)?;
     let shown = door.shown.clone().into();
-    let client = Client::new(door);
+    let client = Client::new(door, background.clone());
     let session = client.session().await?;
     let shared = Shared { client, recipe, layout, root, access, shown };
     drop(session);

@@ -1,0 +1,230 @@
+//! The one home of a keeper's background work: a thread of its own with a small runtime.
+//!
+//! A keeper is used on runtimes that are the caller's: they end, they stand still between two
+//! `block_on`s, their only thread is blocked by the caller itself. Work that must be finished
+//! whatever happens there (renewals, releases, withdrawals, the schedule) runs here instead, and
+//! so do all timers of a backend's futures, which tokio lets nobody poll once their runtime is
+//! over.
+//!
+//! ```text
+//!   caller's runtime, any executor           this thread
+//!   ───────────────────────────────          ─────────────────────────────
+//!   acquire().await  ── polls ──►  Completing ── timers, spawns ──► runtime
+//!        │ dropped half-way                   └─ the rest ────────► spawn
+//!        ▼
+//!   connections: on the caller's runtime while that is a multi-thread one, else here
+//! ```
+//!
+//! Connections are the exception: a request that crosses to another thread and back takes half
+//! as long again, so they live where the keeper is used, as long as that drives itself. A
+//! multi-thread runtime does; a current-thread one only inside a `block_on`, which may be over.
+//! A connection that ends with its runtime is made anew as after any other break.
+
+use crate::clock::Moment;
+use crate::completing::Completing;
+use crate::error::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+/// How long a caller's runtime may take to begin with a connection before that is made here.
+const PROMPT: Duration = Duration::from_millis(200);
+
+/// Where the background work of a keeper and its backend runs. Clones share it.
+///
+/// The thread starts when it is first needed, and ends when the last clone is gone and the last
+/// task is done.
+#[derive(Clone)]
+pub(crate) struct Background(Arc<Shared>);
+
+struct Shared {
+    own: OnceLock<Handle>,
+    starting: Mutex<()>,
+    /// The multi-thread runtime that the keeper was last used on.
+    caller: Mutex<Option<Handle>>,
+    /// Whether connections may live on a caller's runtime.
+    welcomes_callers: bool,
+    tasks: TaskTracker,
+    ended: CancellationToken,
+}
+
+impl Background {
+    pub(crate) fn new() -> Self {
+        Self::welcoming(true)
+    }
+
+    /// One that puts nothing on the runtimes of its callers: they may be blocked by the very call.
+    pub(crate) fn aloof() -> Self {
+        Self::welcoming(false)
+    }
+
+    fn welcoming(callers: bool) -> Self {
+        let tasks = TaskTracker::new();
+        // Closed from the start, which keeps no task out and lets anyone wait for the last one.
+        tasks.close();
+        Self(Arc::new(Shared {
+            own: OnceLock::new(),
+            starting: Mutex::default(),
+            caller: Mutex::default(),
+            welcomes_callers: callers,
+            tasks,
+            ended: CancellationToken::new(),
+        }))
+    }
+
+    /// Remembers the caller's runtime as a place for connections.
+    pub(crate) fn notice_caller(&self) {
+        if !self.0.welcomes_callers {
+            return;
+        }
+        let Ok(current) = Handle::try_current() else { return };
+        let mut caller = lock(&self.0.caller);
+        if caller.as_ref().is_some_and(|caller| caller.id() == current.id()) {
+            return;
+        }
+        if current.runtime_flavor() == RuntimeFlavor::MultiThread {
+            *caller = Some(current);
+        }
+    }
+
+    /// The runtime of the thread, which is started if it is not there yet.
+    pub(crate) fn handle(&self) -> Result<Handle> {
+        if let Some(handle) = self.0.own.get() {
+            return Ok(handle.clone());
+        }
+        let _one = lock(&self.0.starting);
+        if let Some(handle) = self.0.own.get() {
+            return Ok(handle.clone());
+        }
+        let started = self.start()?;
+        Ok(self.0.own.get_or_init(|| started).clone())
+    }
+
+    fn start(&self) -> Result<Handle> {
+        // So that unit tests can pause the clock.
+        #[cfg(test)]
+        if let Ok(current) = Handle::try_current() {
+            return Ok(current);
+        }
+        let no_thread = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, "cannot start a background thread").caused_by(error)
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let handle = runtime.handle().clone();
+        let (tasks, ended) = (self.0.tasks.clone(), self.0.ended.clone());
+        let live = async move {
+            ended.cancelled().await;
+            tasks.wait().await;
+        };
+        std::thread::Builder::new()
+            .name("lockkeeper".into())
+            .spawn(move || runtime.block_on(live))
+            .map_err(no_thread)?;
+        Ok(handle)
+    }
+
+    /// Runs `work` to its end; [`Keeper::close`](crate::Keeper::close) waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self.handle() {
+            Ok(handle) => drop(self.0.tasks.spawn_on(work, &handle)),
+            Err(error) => tracing::error!(%error, "work in the background was left undone"),
+        }
+    }
+
+    /// Runs `work` for as long as the thread is there; nobody waits for it.
+    pub(crate) fn drive(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self.handle() {
+            Ok(handle) => drop(handle.spawn(work)),
+            Err(error) => tracing::error!(%error, "work in the background was left undone"),
+        }
+    }
+
+    /// A future that any executor may poll and that is finished even when its caller drops it.
+    pub(crate) fn completing<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Completing<T>> {
+        self.notice_caller();
+        Ok(Completing::new(work, self.handle()?, self.clone()))
+    }
+
+    /// Makes something that has tasks or sockets of its own, such as a connection, where it is
+    /// best off: on the caller's runtime, or here.
+    pub(crate) async fn settle<T, F>(&self, make: impl Fn() -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let caller = lock(&self.0.caller).clone();
+        if let Some(caller) = caller {
+            if let Some(made) = promptly(&caller, make()).await {
+                return Ok(made);
+            }
+            let mut known = lock(&self.0.caller);
+            known.take_if(|known| known.id() == caller.id());
+        }
+        let made = AbortOnDropHandle::new(self.handle()?.spawn(make())).await;
+        made.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "the background thread ended").caused_by(error)
+        })
+    }
+
+    /// Waits for the work under way, until `limit`; whether all of it is through.
+    pub(crate) async fn idle(&self, limit: Duration) -> bool {
+        let until = Moment::now() + limit;
+        tokio::select! {
+            () = self.0.tasks.wait() => true,
+            () = until.reached() => false,
+        }
+    }
+
+    /// Whether the thread was ever needed.
+    pub(crate) fn is_started(&self) -> bool {
+        self.0.own.get().is_some()
+    }
+
+    /// Whether no work is under way.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.tasks.is_empty()
+    }
+}
+
+/// What became of `work` on `runtime`; `None` if that is over, or does not begin in time.
+async fn promptly<T, F>(runtime: &Handle, work: F) -> Option<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let (begin, begun) = oneshot::channel();
+    let task = AbortOnDropHandle::new(runtime.spawn(async move {
+        let _ = begin.send(());
+        work.await
+    }));
+    let limit = Moment::now() + PROMPT;
+    tokio::select! {
+        begun = begun => begun.ok()?,
+        () = limit.reached() => return None,
+    }
+    task.await.ok()
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+impl fmt::Debug for Background {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("tasks", &self.0.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
