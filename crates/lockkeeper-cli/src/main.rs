@@ -26,8 +26,13 @@ fn main() -> ExitCode {
     {
         return ExitCode::from(code);
     }
+    // Before anything that takes time.
+    #[cfg(unix)]
+    let early = run::signals::Early::hold_back();
+    #[cfg(not(unix))]
+    let early = ();
     let code = match Arguments::try_parse() {
-        Ok(arguments) => obey(&arguments.verb).unwrap_or_else(|failure| {
+        Ok(arguments) => obey(&arguments.verb, early).unwrap_or_else(|failure| {
             output::say(&failure.message);
             failure.code
         }),
@@ -40,10 +45,21 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn obey(verb: &Verb) -> Result<u8, Failure> {
+#[cfg(unix)]
+type Early = run::signals::Early;
+#[cfg(not(unix))]
+type Early = ();
+
+fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
+    #[cfg(unix)]
+    if let Verb::Run(asked) = verb {
+        return run::run(asked, early);
+    }
+    // The others end by a signal as any program does.
+    drop(early);
     match verb {
         #[cfg(unix)]
-        Verb::Run(asked) => run::run(asked),
+        Verb::Run(_) => unreachable!("obeyed above"),
         #[cfg(not(unix))]
         Verb::Run(_) => Err(Failure::usage("`run` needs a Unix system: it works with signals")),
         Verb::Ls(asked) => wait_for(inspect::ls(asked)),

@@ -16,6 +16,7 @@ pub(crate) struct Child {
     process: std::process::Child,
     group: Pid,
     changes: tokio::signal::unix::Signal,
+    ran: bool,
     terminal: Option<Terminal>,
     _warden: Warden,
 }
@@ -52,12 +53,15 @@ impl Child {
         let group = Pid::from_raw(i32::try_from(process.id()).unwrap_or_default());
         // Without a warden the command itself still dies with us.
         let _ = warden.watch_over(group);
-        Ok(Self { process, group, changes, terminal, _warden: warden })
+        Ok(Self { process, group, changes, ran: true, terminal, _warden: warden })
     }
 
     /// The next thing that becomes of the command. Cancel safe.
     pub(crate) async fn change(&mut self) -> Change {
         loop {
+            if shim::never_became(self.group) {
+                self.ran = false;
+            }
             // A failure to ask is treated as "not yet": a later SIGCHLD asks again.
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Change::Ended(status);
@@ -67,6 +71,11 @@ impl Child {
             }
             self.changes.recv().await;
         }
+    }
+
+    /// Whether the command ever began, once it has ended.
+    pub(crate) fn ran(&self) -> bool {
+        self.ran
     }
 
     /// Sends a signal to the command and all it started. Returns whether that was allowed: not if

@@ -61,6 +61,14 @@ impl Held {
         ]
     }
 
+    /// The command has not run: the lock need not stay for its `min_hold`.
+    pub(crate) fn cancel_min_hold(&mut self) {
+        match self {
+            Held::One(guard) => guard.cancel_min_hold(),
+            Held::Several(guards) => guards.cancel_min_hold(),
+        }
+    }
+
     pub(crate) async fn release(self) -> Result<()> {
         match self {
             Held::One(guard) => guard.release().await,

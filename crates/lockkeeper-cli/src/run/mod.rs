@@ -5,7 +5,7 @@ mod held;
 mod plan;
 mod queue;
 pub(crate) mod shim;
-mod signals;
+pub(crate) mod signals;
 mod supervise;
 mod terminal;
 pub(crate) mod warden;
@@ -18,22 +18,26 @@ use held::Held;
 use lockkeeper::backend::Reach;
 use lockkeeper::{ErrorKind, Keeper};
 use plan::Plan;
-use signals::Signals;
+use signals::{Early, Signals};
 use std::time::Duration;
+use supervise::{Ended, supervise};
 
 /// How long a withdrawal or a release that was not answered is waited for at the end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(asked: &RunArguments) -> Result<u8, Failure> {
+pub(crate) fn run(asked: &RunArguments, early: Early) -> Result<u8, Failure> {
     let plan = Plan::new(asked)?;
+    if let Some(warning) = plan.warning() {
+        output::say(warning);
+    }
     // Before there are other threads: they inherit it.
     terminal::never_stop_for_output();
-    crate::wait_for(carry_out(&plan))
+    crate::wait_for(carry_out(&plan, early))
 }
 
-async fn carry_out(plan: &Plan) -> Result<u8, Failure> {
+async fn carry_out(plan: &Plan, early: Early) -> Result<u8, Failure> {
     // First of all, so that no signal can end us between winning the lock and caring for it.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(early)?;
     let keeper = tokio::select! {
         biased;
         signal = signals.ending() => return Ok(exit::by_signal(signal as i32)),
@@ -49,17 +53,28 @@ async fn carry_out(plan: &Plan) -> Result<u8, Failure> {
     if keeper.to_string().contains("(unsafe ") {
         output::say(&format!("{keeper} is there to be seen failing: it does not keep others out"));
     }
-    let outcome = hold_and_work(&keeper, plan, &mut signals).await;
-    keeper.close(LAST_WAIT).await;
+    let mut unreleased = None;
+    let outcome = hold_and_work(&keeper, plan, &mut signals, &mut unreleased).await;
+    let all_done = keeper.close(LAST_WAIT).await;
+    // A release that was not answered is tried again meanwhile, and mostly succeeds.
+    if let Some(warning) = unreleased.filter(|_| !all_done) {
+        output::say(&warning);
+    }
     outcome
 }
 
-async fn hold_and_work(keeper: &Keeper, plan: &Plan, signals: &mut Signals) -> Result<u8, Failure> {
+/// Sets `unreleased` to what is to be said if the lock is still not given back at the end.
+async fn hold_and_work(
+    keeper: &Keeper,
+    plan: &Plan,
+    signals: &mut Signals,
+    unreleased: &mut Option<String>,
+) -> Result<u8, Failure> {
     let owner = match &plan.owner {
         Some(owner) => owner.clone(),
         None => keeper.owner("run"),
     };
-    let held = tokio::select! {
+    let mut held = tokio::select! {
         biased;
         signal = signals.ending() => return Ok(exit::by_signal(signal as i32)),
         held = queue::take(keeper, plan, &owner) => held?,
@@ -68,28 +83,45 @@ async fn hold_and_work(keeper: &Keeper, plan: &Plan, signals: &mut Signals) -> R
     let mut environment = held.environment();
     let store = plan::store_from_anywhere(&plan.store, &keeper.to_string());
     environment.push((plan::STORE_VARIABLE, Some(store)));
-    let child = Child::start(&plan.command, &environment);
-    let outcome = match child {
-        Ok(child) => Ok(supervise::supervise(child, &held, plan, signals).await),
-        Err(failure) => Err(failure),
+    let (outcome, ran) = match Child::start(&plan.command, &environment) {
+        Ok(child) => {
+            let Ended { code, ran } = supervise(child, &held, plan, signals).await;
+            (Ok(code), ran)
+        }
+        Err(failure) => (Err(failure), false),
     };
+    if !ran {
+        held.cancel_min_hold();
+    }
     // Ctrl-C here means: the command is through, do not wait for a store that does not answer.
-    let lost = tokio::select! {
-        lost = give_back(held, keeper, plan.ttl) => lost,
-        _ = signals.ending() => false,
+    let given_back = tokio::select! {
+        given_back = give_back(held, keeper, plan.ttl) => given_back,
+        _ = signals.ending() => GivenBack::Fine,
     };
-    match outcome {
+    match (given_back, outcome) {
         // It ended by itself, but may not have been alone.
-        Ok(_) if lost && plan.on_lost == OnLost::Kill => Ok(exit::LOST),
-        outcome => outcome,
+        (GivenBack::Lost, Ok(_)) if plan.on_lost == OnLost::Kill => Ok(exit::LOST),
+        (GivenBack::NotYet(warning), outcome) => {
+            *unreleased = Some(warning);
+            outcome
+        }
+        (_, outcome) => outcome,
     }
 }
 
-/// Whether it had been lost before it was given back.
-async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) -> bool {
+/// What came of giving back.
+enum GivenBack {
+    Fine,
+    /// It had been lost before.
+    Lost,
+    /// The store did not answer; it is tried again in the background. What to say if in vain.
+    NotYet(String),
+}
+
+async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) -> GivenBack {
     let known = held.loss().is_some();
     let names = held.names_quoted();
-    let Err(error) = held.release().await else { return false };
+    let Err(error) = held.release().await else { return GivenBack::Fine };
     let lost = error.kind() == ErrorKind::Lost;
     let why = Failure::from(error).message;
     if !lost {
@@ -97,9 +129,11 @@ async fn give_back(held: Held, keeper: &Keeper, ttl: Duration) -> bool {
             true => "when the store ends the session".to_owned(),
             false => format!("in {}", text::span(ttl)),
         };
-        output::say(&format!("could not release {names}, which ends by itself {when}: {why}"));
-    } else if !known {
+        let warning = format!("could not release {names}, which ends by itself {when}: {why}");
+        return GivenBack::NotYet(warning);
+    }
+    if !known {
         output::say(&why);
     }
-    lost
+    GivenBack::Lost
 }

@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::text;
 use lockkeeper::{Mode, Name, Owner};
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 /// By which a nested run knows the owner it continues.
@@ -71,6 +72,18 @@ impl Plan {
             note: text::shortened(&text::command_line(&asked.command), LONGEST_NOTE),
             command: asked.command.clone(),
         })
+    }
+}
+
+impl Plan {
+    /// What is wrong with the command, though it can be run.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        let program = Path::new(self.command.first()?).file_name()?;
+        // It would seem to end at once; with `--wait`, no signal and no loss would reach it.
+        (program == "setsid").then_some(
+            "what setsid starts goes on when the lock is given back and cannot be stopped when it \
+             is lost: leave setsid out, the command has a process group of its own",
+        )
     }
 }
 
@@ -157,6 +170,18 @@ mod tests {
         let failure = plan(&["x", "--bogus", "true"]).err().unwrap();
         assert_eq!(failure.code, 64);
         assert!(failure.message.contains("--help"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_command_that_goes_out_of_reach_is_warned_of() {
+        for (words, warned) in [
+            (&["x", "setsid", "sleep", "1"][..], true),
+            (&["x", "/usr/bin/setsid", "--wait", "sleep", "1"], true),
+            (&["x", "echo", "setsid"], false),
+            (&["x", "setsid/echo"], false),
+        ] {
+            assert_eq!(plan(words).unwrap().warning().is_some(), warned, "{words:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::terminal::Terminal;
 use crate::exit::{CANNOT_EXECUTE, NO_COMMAND, USAGE};
 use crate::output;
-use nix::unistd::{getpgrp, getppid};
+use nix::unistd::{Pid, getpgrp, getppid};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -15,6 +15,10 @@ use std::process::Command;
 const VERB: &str = "--become";
 const WITH_TERMINAL: &str = "with-terminal";
 const WITHOUT_TERMINAL: &str = "without-terminal";
+/// What the process is called until it has become the command, whose own name `exec` gives it:
+/// by this one tells, also of one that has ended, whether the command ever ran.
+#[cfg(target_os = "linux")]
+const BEFORE: &std::ffi::CStr = c"lockkeeper-shim";
 
 /// The file this process runs, even if another was installed in its place meanwhile.
 pub(crate) fn ourselves() -> Command {
@@ -50,6 +54,8 @@ pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> 
         return Some(USAGE);
     };
     #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_name(BEFORE);
+    #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL) {
         output::say(&format!("the command would outlive lockkeeper: {error}"));
         return Some(CANNOT_EXECUTE);
@@ -70,4 +76,26 @@ pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> 
     };
     output::say(&format!("cannot run {program:?}: {why}"));
     Some(code)
+}
+
+/// Whether a process has ended without ever becoming the command. To be asked before it is waited
+/// for: nothing is known of it afterwards.
+#[cfg(target_os = "linux")]
+pub(crate) fn never_became(process: Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    // One that lives may yet become it, after we have looked.
+    let ended = matches!(
+        waitid(Id::Pid(process), look),
+        Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+    );
+    // Where nobody can tell, it is taken to have run.
+    let name = || std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+    ended && name().trim_ascii_end() == BEFORE.to_bytes()
+}
+
+/// Elsewhere there is no telling.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn never_became(_: Pid) -> bool {
+    false
 }

@@ -1,7 +1,7 @@
 //! The signals that are not for us.
 
 use crate::exit::{self, Failure};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -34,6 +34,32 @@ const HARMLESS: &[Signal] = &[Signal::SIGWINCH, Signal::SIGURG, Signal::SIGCONT]
 /// Caught only once the lock is held: stopped, we could not renew it. A waiter may be stopped.
 const STOPPING: &[Signal] = &[Signal::SIGTSTP, Signal::SIGTTIN];
 
+/// Signals that come before anyone listens: they wait until this is dropped, on the same thread,
+/// instead of ending us by their own hand and with another exit code.
+#[derive(Debug)]
+pub(crate) struct Early {
+    blocked: SigSet,
+}
+
+impl Early {
+    /// To be called before there are other threads: they inherit it, and leave these signals to
+    /// the main one.
+    pub(crate) fn hold_back() -> Self {
+        let mut blocked: SigSet = PASSED_ON.iter().copied().collect();
+        // It cannot fail for signals that exist. What was blocked before us stays so.
+        if let Ok(before) = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK) {
+            before.iter().for_each(|signal| blocked.remove(signal));
+        }
+        Self { blocked }
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        let _ = self.blocked.thread_unblock();
+    }
+}
+
 pub(crate) struct Signals {
     received: mpsc::UnboundedReceiver<Signal>,
     tell: mpsc::UnboundedSender<Signal>,
@@ -41,10 +67,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    /// Listens, first to what came `early`.
+    pub(crate) fn listen(early: Early) -> Result<Self, Failure> {
         let (tell, received) = mpsc::unbounded_channel();
         let signals = Self { received, tell, ignored: Ignored::at_start() };
         signals.catch(PASSED_ON)?;
+        drop(early);
         Ok(signals)
     }
 

@@ -22,8 +22,21 @@ const OFTEN: Duration = Duration::from_millis(100);
 /// How long a stuck stderr can delay the end.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// Stays with the command until it has ended; returns our exit code.
-pub(crate) async fn supervise(child: Child, held: &Held, plan: &Plan, signals: &mut Signals) -> u8 {
+/// How a command came to its end.
+pub(crate) struct Ended {
+    /// What we exit with.
+    pub(crate) code: u8,
+    /// Whether it ever began: not if it could not be executed, or was ended before.
+    pub(crate) ran: bool,
+}
+
+/// Stays with the command until it has ended.
+pub(crate) async fn supervise(
+    child: Child,
+    held: &Held,
+    plan: &Plan,
+    signals: &mut Signals,
+) -> Ended {
     let mut watch = Watch {
         child,
         held,
@@ -41,7 +54,8 @@ pub(crate) async fn supervise(child: Child, held: &Held, plan: &Plan, signals: &
     for line in watch.said {
         let _ = timeout(LAST_WORD, line).await;
     }
-    if watch.kill_at.is_some() { exit::LOST } else { exit_code(status) }
+    let code = if watch.kill_at.is_some() { exit::LOST } else { exit_code(status) };
+    Ended { code, ran: watch.child.ran() }
 }
 
 struct Watch<'a> {

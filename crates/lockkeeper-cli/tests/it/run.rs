@@ -175,6 +175,42 @@ fn readers_share_and_slots_are_counted() {
 }
 
 #[test]
+fn min_hold_is_not_for_a_command_that_never_ran() {
+    let world = World::new();
+    let file = world.file("plain");
+    std::fs::write(&file, "text").unwrap();
+    for (command, wanted) in [("/no/such/command", 127), (&*file, 126)] {
+        assert_eq!(world.code(&["run", "--min-hold", "1h", "x", command]), wanted);
+        assert_eq!(world.code(&["show", "x"]), 1, "it is free after {command}");
+        assert_eq!(world.code(&["run", "--min-hold", "1h", "x,y", command]), wanted);
+        assert_eq!(world.code(&["ls"]), 1, "they are free after {command}");
+    }
+    // One that did run and says the same is another thing.
+    assert_eq!(world.code(&["run", "--min-hold", "1h", "x", "sh", "-c", "exit 127"]), 127);
+    assert_eq!(world.code(&["run", "-n", "x", "true"]), 75);
+    // And so is one that was ended by a signal.
+    assert_eq!(world.code(&["run", "--min-hold", "1h", "y", "sh", "-c", "kill -9 $$"]), 137);
+    assert_eq!(world.code(&["run", "-n", "y", "true"]), 75);
+}
+
+#[test]
+fn min_hold_is_not_for_one_of_several_names_when_another_is_taken() {
+    let world = World::new();
+    let _holder = world.holder(&[], "b");
+    assert_eq!(world.code(&["run", "-n", "--min-hold", "1h", "a,b", "true"]), 75);
+    assert_eq!(world.code(&["run", "-w", "100ms", "--min-hold", "1h", "a,b", "true"]), 75);
+    assert_eq!(world.code(&["run", "-n", "a", "true"]), 0);
+}
+
+#[test]
+fn setsid_is_warned_of() {
+    let world = World::new();
+    let output = world.output(&["run", "x", "setsid", "true"]);
+    assert_eq!(code(&output), 0);
+    assert!(stderr(&output).contains("leave setsid out"), "{output:?}");
+}
+
+#[test]
 fn min_hold_keeps_the_lock_after_the_command() {
     let world = World::new();
     assert_eq!(world.code(&["run", "--min-hold", "1h", "x", "true"]), 0);

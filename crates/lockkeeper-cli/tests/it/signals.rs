@@ -63,6 +63,31 @@ fn a_signal_while_waiting_leaves_the_queue() {
 }
 
 #[test]
+fn a_signal_in_the_first_moments_ends_it_with_the_same_code() {
+    let world = World::new();
+    let _holder = world.holder(&[], "x");
+    for attempt in 0..150 {
+        let mut waiter = world.start(&["run", "x", "true"]);
+        // The first trace of our own code that can be seen from outside: until `main` runs, a
+        // signal ends this as any program.
+        let status = format!("/proc/{}/status", waiter.child().id());
+        while !has_begun(&std::fs::read_to_string(&status).unwrap_or_default()) {
+            assert_eq!(waiter.child().try_wait().unwrap(), None);
+        }
+        waiter.signal(Signal::SIGTERM);
+        assert_eq!(waiter.wait().code(), Some(143), "attempt {attempt}");
+    }
+    assert_eq!(world.waiters("x"), 0, "nothing of them is left");
+}
+
+/// Whether a process has blocked a signal or started a thread.
+fn has_begun(status: &str) -> bool {
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let blocks = field("SigBlk:").is_some_and(|mask| mask.bytes().any(|digit| digit != b'0'));
+    blocks || field("Threads:").is_some_and(|threads| threads != "1")
+}
+
+#[test]
 fn a_harmless_signal_does_not_end_the_wait() {
     let world = World::new();
     let mut holder = world.holder(&[], "x");

@@ -61,6 +61,27 @@ fn a_store_damaged_in_the_middle_is_an_error_and_no_lock() {
     all_fail(&world.store(), 69);
 }
 
+#[test]
+fn a_home_that_is_not_there_is_an_error_and_is_not_made() {
+    let world = World::new();
+    let home = world.path("nonexistent");
+    for words in [&["ls"][..], &["run", "x", "echo", "ran"]] {
+        let mut command = lockkeeper(words);
+        command.env("HOME", &home).env_remove("XDG_STATE_HOME");
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), 64, "{output:?}");
+        assert!(stderr(&output).contains(&world.file("nonexistent")), "{output:?}");
+        assert!(stderr(&output).contains("sqlite:/path"), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(!home.exists());
+    }
+    // One that is there gets the folders that the file lies in.
+    std::fs::create_dir(&home).unwrap();
+    let mut command = lockkeeper(&["run", "x", "true"]);
+    command.env("HOME", &home).env_remove("XDG_STATE_HOME");
+    assert_eq!(code(&command.output().unwrap()), 0);
+}
+
 /// On a file system of its own, in a mount namespace that ends with the script.
 #[test]
 fn a_full_disk_is_an_error_that_says_so_and_passes_when_there_is_room() {

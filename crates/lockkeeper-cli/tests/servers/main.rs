@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
+use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -18,6 +19,7 @@ const CASES: &[Case] = &[
     ("a_server_that_is_not_there_is_said", not_there),
     ("a_run_within_a_run_enters_again_or_is_refused", within),
     ("an_option_that_is_none_is_said", wrong_option),
+    ("a_release_that_came_through_in_the_end_is_not_complained_of", released_late),
 ];
 
 const KINDS: &[Kind] = &[Kind::Redis, Kind::ZooKeeper, Kind::Etcd];
@@ -163,5 +165,37 @@ fn wrong_option(server: &Server) -> Result<()> {
     let output = lockkeeper(server, &["ls", "--store", &url]).output()?;
     ensure!(output.status.code() == Some(64), "{:?} {}", output.status, text(&output));
     ensure!(text(&output).contains("colour"), "{}", text(&output));
+    Ok(())
+}
+
+/// The first release is carried out, but its answer lost; the second finds nothing more to do.
+fn released_late(server: &Server) -> Result<()> {
+    // So that Redis knows the script: else the answer that is lost is that it does not.
+    ensure!(lockkeeper(server, &["run", "job", "true"]).status()?.success());
+    let proxy = Proxy::start(server.address().parse()?, 7)?;
+    let url = server.url().replace(&server.address(), &proxy.address().to_string());
+    let folder = server.folder();
+    let (held, end) = (folder.join("held"), folder.join("end"));
+    let (held_shown, end_shown) = (held.display(), end.display());
+    let script =
+        format!("touch {held_shown}; while ! test -e {end_shown}; do sleep 0.02; done; exit 5");
+    let words = ["run", "--ttl", "60s", "job", "--", "sh", "-c", &script];
+    let child = lockkeeper(server, &words).env("LOCKKEEPER_STORE", url).spawn()?;
+    eventually("the command runs", || Ok(held.exists()))?;
+    proxy.set(Direction::ToClient, Flow::Swallow);
+    let connections = proxy.counters().connections;
+    std::fs::write(&end, "")?;
+    eventually("the store has the lock back", || {
+        Ok(lockkeeper(server, &["show", "job"]).output()?.status.code() == Some(1))
+    })?;
+    if server.name() == "redis" {
+        // Not answered in time, so it is tried again on another connection. The other stores
+        // notice by the reset below.
+        eventually("it is tried again", || Ok(proxy.counters().connections > connections))?;
+    }
+    proxy.heal();
+    let output = child.wait_with_output()?;
+    ensure!(output.status.code() == Some(5), "{:?} {}", output.status, text(&output));
+    ensure!(text(&output).is_empty(), "{}", text(&output));
     Ok(())
 }

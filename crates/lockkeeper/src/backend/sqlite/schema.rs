@@ -53,25 +53,43 @@ CREATE VIEW lock AS
 
 /// The default file, in the user's state directory.
 pub(super) fn default_path() -> Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = if cfg!(windows) {
-        variable("LOCALAPPDATA").map(PathBuf::from)
-    } else if cfg!(target_vendor = "apple") {
-        variable("HOME").map(|home| PathBuf::from(home).join("Library/Application Support"))
-    } else {
-        let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-        let state = variable("XDG_STATE_HOME").map(PathBuf::from);
-        state.filter(|folder| folder.is_absolute()).or_else(home)
-    };
     // A relative one would mean another file in every folder.
-    let folder = folder.filter(|folder| folder.is_absolute());
-    let Some(folder) = folder.map(|folder| folder.join("lockkeeper")) else {
-        return Err(Error::new(
-            ErrorKind::Config,
-            "there is no home directory to keep locks in: set HOME to an absolute path, or name a \
-             file with sqlite:/path/to/locks.db",
-        ));
+    let variable = |name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(PathBuf::from).filter(|folder| folder.is_absolute())
     };
+    let home = |name, below| variable(name).map(|home| (name, home.clone(), home.join(below)));
+    let (state, home) = if cfg!(windows) {
+        (None, home("LOCALAPPDATA", ""))
+    } else if cfg!(target_vendor = "apple") {
+        (None, home("HOME", "Library/Application Support"))
+    } else {
+        (variable("XDG_STATE_HOME"), home("HOME", ".local/state"))
+    };
+    let folder = match (state, home) {
+        (Some(state), _) => state,
+        // Accounts that are to have no home are given one that is not there, such as
+        // /nonexistent: were it made here, they had one.
+        (None, Some((name, home, _))) if !home.is_dir() => {
+            let home = home.display();
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "{name} is {home}, which is no directory: set it to one that is there, or \
+                     name a file with sqlite:/path/to/locks.db"
+                ),
+            ));
+        }
+        (None, Some((_, _, folder))) => folder,
+        (None, None) => {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "there is no home directory to keep locks in: set HOME to an absolute path, or \
+                 name a file with sqlite:/path/to/locks.db",
+            ));
+        }
+    };
+    let folder = folder.join("lockkeeper");
     std::fs::create_dir_all(&folder).map_err(|error| no_folder(&folder, error))?;
     Ok(folder.join("locks.db"))
 }
