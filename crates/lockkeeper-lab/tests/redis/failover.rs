@@ -1,9 +1,9 @@
 //! Servers that take over from others.
 
-use crate::{LONG, PATIENT, cases, eventually, waiting};
+use crate::{LONG, PATIENT, cases, eventually, hosts, waiting};
 use anyhow::{Context, Result};
 use lockkeeper::{ErrorKind, Keeper};
-use lockkeeper_lab::server::{Lab, Server};
+use lockkeeper_lab::server::Lab;
 use std::time::Duration;
 
 cases!(
@@ -16,10 +16,6 @@ cases!(
     replicas_must_have_it_where_the_url_says_so,
     a_lock_that_did_not_survive_is_lost_and_tokens_still_grow,
 );
-
-fn hosts(servers: &[Server]) -> String {
-    servers.iter().map(Server::address).collect::<Vec<_>>().join(",")
-}
 
 /// Holds a lock over a failover, has another wait for it, and takes new ones afterwards.
 async fn survives(keeper: &Keeper, name: &str, fail: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Many who want one name and have little patience.
 
-use crate::{LONG, cases, keeper};
+use crate::{LONG, PATIENT, cases, far_keeper, keeper, waiting};
 use anyhow::{Result, ensure};
 use lockkeeper::Keeper;
 use lockkeeper_lab::dice::Dice;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-cases!(those_who_give_up_leave_nothing_behind);
+cases!(those_who_give_up_leave_nothing_behind, to_give_up_takes_no_look_at_the_whole_queue);
 
 const TASKS: u64 = 12;
 const TURNS: u64 = 400;
@@ -67,5 +67,30 @@ async fn those_who_give_up_leave_nothing_behind(lab: &Lab) -> Result<()> {
     ensure!((all / 20..all * 19 / 20).contains(&held), "unknown: {held} of {all} had their turn");
     let view = watcher.show("given up").await?;
     ensure!(view.holders.is_empty() && view.waiters.is_empty(), "{view:?}");
+    Ok(())
+}
+
+async fn to_give_up_takes_no_look_at_the_whole_queue(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, (two, proxy)) = (keeper(&server).await?, far_keeper(&server).await?);
+    let held = one.lock("long").note("whoever holds it").ttl(LONG).acquire().await?;
+    let (mut crowd, note) = (JoinSet::new(), "n".repeat(500));
+    for _ in 0..200 {
+        let lock = one.lock("long").note(&note).ttl(LONG);
+        crowd.spawn(async move { lock.acquire_within(PATIENT * 2).await?.release().await });
+    }
+    waiting(&one, "long", 200).await;
+    let before = proxy.control().counters().bytes_to_client;
+    let limit = Duration::from_millis(100);
+    let error = two.lock("long").ttl(LONG).acquire_within(limit).await.expect_err("held");
+    let took = proxy.control().counters().bytes_to_client - before;
+    ensure!(error.detail("place") == Some("201"), "{error}");
+    ensure!(error.detail("holder").is_some_and(|who| who.contains("whoever")), "{error}");
+    // The notes of those who wait have a hundred thousand.
+    ensure!(took < 10_000, "{took} bytes, to say who holds it");
+    held.release().await?;
+    while let Some(done) = crowd.join_next().await {
+        done??;
+    }
     Ok(())
 }

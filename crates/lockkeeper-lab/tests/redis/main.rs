@@ -2,8 +2,10 @@
 
 mod connections;
 mod failover;
+mod forged;
 mod forgetting;
 mod full;
+mod ghosts;
 mod giving_up;
 mod likeness;
 mod messages;
@@ -33,6 +35,8 @@ fn main() -> Result<()> {
         passing::CASES,
         giving_up::CASES,
         forgetting::CASES,
+        forged::CASES,
+        ghosts::CASES,
         full::CASES,
         likeness::CASES,
         failover::CASES,
@@ -43,6 +47,10 @@ fn main() -> Result<()> {
     let conclusion = libtest_mimic::run(&arguments(6), trials);
     drop(lab);
     conclusion.exit();
+}
+
+fn hosts(servers: &[Server]) -> String {
+    servers.iter().map(Server::address).collect::<Vec<_>>().join(",")
 }
 
 /// Waits until so many stand in line for the name.

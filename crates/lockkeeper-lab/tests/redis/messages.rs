@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use lockkeeper_lab::server::{Lab, Server};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 cases!(
     a_future_that_is_not_polled_does_not_starve_others,
@@ -53,8 +53,10 @@ async fn a_hand_over_within_a_keeper_takes_no_message(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
     let (one, two) = (keeper(&server).await?, keeper(&server).await?);
     // Exclusive ones, and readers, who are let in together.
-    for (waits, messages) in [(&one, 0), (&two, 1)] {
-        let before = published(&server)?;
+    let mut turns = vec![(&one, 0), (&two, 1)];
+    let mut tries = 0;
+    while let Some((waits, messages)) = turns.pop() {
+        let (before, begin) = (published(&server)?, Instant::now());
         let held = one.lock("inside").ttl(LONG).acquire().await?;
         let mut waiters = Vec::new();
         for number in 0..4 {
@@ -72,8 +74,16 @@ async fn a_hand_over_within_a_keeper_takes_no_message(lab: &Lab) -> Result<()> {
         for waiter in waiters {
             waiter.await??;
         }
+        let took = begin.elapsed();
+        let sent = published(&server)? - before;
+        // Those who wait for longer than a sign of life ask whose the lock is, by message.
+        if took > Duration::from_millis(500) && tries < 20 {
+            tries += 1;
+            turns.push((waits, messages));
+            continue;
+        }
         // The first of another keeper is told by message; those behind it hear from it.
-        assert_eq!(published(&server)? - before, messages);
+        assert_eq!(sent, messages);
     }
     Ok(())
 }

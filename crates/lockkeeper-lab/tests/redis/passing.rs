@@ -2,7 +2,7 @@
 
 use crate::{LONG, PATIENT, cases, eventually, far_keeper, keeper, waiting};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::event::What;
+use lockkeeper::event::{Events, What};
 use lockkeeper::{ErrorKind, Guard, Keeper, Owner};
 use lockkeeper_lab::proxy::{Direction, Flow};
 use lockkeeper_lab::server::Lab;
@@ -13,6 +13,8 @@ use tokio::time::timeout;
 
 cases!(
     the_next_begins_while_the_server_is_paused,
+    nothing_is_passed_on_long_after_the_servers_last_word,
+    nothing_is_passed_on_when_the_connection_broke,
     a_word_that_is_lost_is_said_again,
     an_heir_of_what_is_gone_is_told,
     what_was_passed_on_can_be_broken,
@@ -47,23 +49,27 @@ async fn line(
         waiters.push(wait_for(keeper, name, ttl));
         waiting(watcher, name, number).await;
     }
-    let mut events = keeper.events();
+    let events = keeper.events();
     gate.release().await?;
     let first = waiters.remove(0).await??;
     // A name is kept for a short time at first, which a busy machine may use up.
-    let renewed = async {
-        while events.next().await.context("events")?.what != What::Renewed {}
-        anyhow::Ok(())
-    };
-    timeout(PATIENT, renewed).await.context("a renewal")??;
+    renewed(events).await?;
     let (second, third) = (waiters.remove(0), waiters.remove(0));
     Ok((first, second, third))
+}
+
+async fn renewed(mut events: Events) -> Result<()> {
+    let renewed = async {
+        while events.next().await.context("events")?.what != What::Renewed {}
+        Ok(())
+    };
+    timeout(PATIENT, renewed).await.context("a renewal")?
 }
 
 /// Makes attempts at passing a name on. On a machine that is too busy the time may pass in which
 /// that can be; then another name is tried.
 async fn until_passed_on(attempt: impl AsyncFn(&str) -> Result<Passed>) -> Result<()> {
-    for number in 0..5 {
+    for number in 0..10 {
         if let Passed::Yes = attempt(&format!("passed on/{number}")).await? {
             return Ok(());
         }
@@ -106,6 +112,43 @@ async fn the_next_begins_while_the_server_is_paused(lab: &Lab) -> Result<()> {
         Ok(Passed::Yes)
     })
     .await
+}
+
+async fn nothing_is_passed_on_long_after_the_servers_last_word(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let (first, mut second, third) = line(&one, &two, "long ago", LONG).await?;
+    // Meanwhile there may be another primary, which grants to others.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    server.pause()?;
+    let released = tokio::spawn(first.release());
+    let early = timeout(Duration::from_millis(500), &mut second).await;
+    server.resume()?;
+    ensure!(early.is_err(), "it began on a word of long ago");
+    released.await??;
+    second.await??.release().await?;
+    third.await??.release().await?;
+    Ok(())
+}
+
+async fn nothing_is_passed_on_when_the_connection_broke(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let (one, proxy) = far_keeper(&server).await?;
+    let two = keeper(&server).await?;
+    let (first, mut second, third) = line(&one, &two, "broke", LONG).await?;
+    proxy.control().refuse(true);
+    proxy.control().reset();
+    // It finds out by asking, at the latest.
+    let _ = one.show("broke").await;
+    let released = tokio::spawn(first.release());
+    let early = timeout(Duration::from_millis(500), &mut second).await;
+    proxy.control().heal();
+    ensure!(early.is_err(), "it began although nobody can say who is primary");
+    // Refused at first, it is tried again.
+    let _ = released.await?;
+    second.await??.release().await?;
+    third.await??.release().await?;
+    Ok(())
 }
 
 async fn a_word_that_is_lost_is_said_again(lab: &Lab) -> Result<()> {
@@ -217,6 +260,7 @@ async fn tokens_of_those_unheard_of_are_not_given_again(lab: &Lab) -> Result<()>
         waiting(&two, name, 3).await;
         // So that tokens grow by counting.
         server.set_clock_back(Duration::from_secs(3600))?;
+        renewed(one.events()).await?;
         proxy.control().partition();
         tokio::spawn(first.release());
         let Some(second) = begun(second).await? else { return Ok(Passed::TooLate) };
@@ -332,24 +376,26 @@ async fn a_word_that_comes_late_takes_nothing_away(lab: &Lab) -> Result<()> {
     let held = one.lock("late").ttl(LONG).acquire().await?;
     let (token, id) = (held.token().context("a token")?.to_string(), held.owner().id());
     let keys = ["lockkeeper:{late}", "lockkeeper:{late}:queue", "lockkeeper:{late}:desk"];
-    let words = [&["EVAL", &script, "3"], &keys[..], &[id, &token, "2000", "", "abc ", "0"]];
+    let words = [&["EVAL", &script, "3"], &keys[..], &[id, &token, "2000", "", "abc ", "00"]];
     server.redis()?.ask(&words.concat())?;
     let view = one.show("late").await?;
     let left = view.holders.first().context("still held")?.expires_in;
     assert!(left > LONG / 2, "{left:?} are left");
     // Nor from one who has come after all of those.
-    let words = [&["EVAL", &script, "3"], &keys[..], &["abc", "7", "2000", "", "def ", "0"]];
+    let words = [&["EVAL", &script, "3"], &keys[..], &["abc", "7", "2000", "", "def ", "00"]];
     let said = server.redis()?.ask(&words.concat())?;
     assert_eq!(said.number(), Some(0), "there was nothing to pass on");
     assert_eq!(one.show("late").await?.holders[0].token, held.token());
     // A token ahead of the clock is remembered for when the lock is forgotten.
-    let (ahead, before) = ("9000000000000000", format!("{id} "));
+    let an_hour = 3_600_000_000;
+    let (ahead, before) = ((token.parse::<u64>()? + an_hour).to_string(), format!("{id} "));
     let record = "abc\nx\n30000\nabc\n\n";
     server.redis()?.ask(&["RPUSH", keys[1], &format!("abc\n0\n1\n{record}")])?;
-    let words = [&["EVAL", &script, "3"], &keys[..], &["abc", ahead, "2000", record, &before, "0"]];
+    let words =
+        [&["EVAL", &script, "3"], &keys[..], &["abc", &ahead, "2000", record, &before, "00"]];
     server.redis()?.ask(&words.concat())?;
     let kept = server.redis()?.ask(&["HGET", keys[2], "t"])?;
-    assert_eq!(kept.text(), Some(ahead));
+    assert_eq!(kept.text(), Some(&*ahead));
     Ok(())
 }
 

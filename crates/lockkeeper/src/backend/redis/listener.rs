@@ -203,15 +203,17 @@ impl Ear {
         Ok(())
     }
 
-    /// `granted ID TOKEN`, `broken ID REASON`, `try ID`.
+    /// `granted ID TOKEN KEY`, `broken ID REASON`, `try ID`, `whose ID KEY`.
     fn pass_on(&self, message: &str) {
         let mut words = message.splitn(3, ' ');
         match (words.next(), words.next(), words.next()) {
-            (Some("granted"), Some(id), Some(token)) => {
+            (Some("granted"), Some(id), Some(rest)) => {
+                let (token, key) = rest.split_once(' ').unwrap_or((rest, ""));
                 if let Ok(token) = token.parse() {
-                    self.roll.granted(id, token);
+                    self.roll.granted(key, id, token);
                 }
             }
+            (Some("whose"), Some(id), Some(key)) => self.roll.named(key, id),
             (Some("broken"), Some(id), reason) => {
                 let reason = reason.unwrap_or_default().to_owned();
                 self.roll.ring(id, LossReason::Broken { reason });

@@ -23,7 +23,19 @@
 //! `appendfsync always` they survive a crash; otherwise a crash can lose the last ones, and so can a
 //! failover to a replica that had not heard of them. `replicas=n` narrows that. A clock that is set
 //! forward ends claims early. Whatever happens, tokens grow: they carry the time. So have the
-//! resource check them ([`fence`](crate::fence)).
+//! resource check them ([`fence`](crate::fence)). One that is more than a day ahead of the server's
+//! clock is not believed, wherever it is found, and tokens go by the clock again.
+//!
+//! After a failover to a replica whoever holds a lock by the word of the old primary has it until
+//! its next renewal, and others may get it from the new one. In `queue` a name passes from one claim
+//! of a keeper to the next without a request only while the server's last answer on it was asked
+//! for less than 50 ms ago and no connection broke since: nobody begins later than that on the word
+//! of a server that is primary no more.
+//!
+//! What a server has on record that nobody of its keeper has any more (restarted from an old
+//! snapshot, or a replica that took over) is removed as soon as those who wait notice, mostly
+//! within a second; where its keeper does not hear messages just then, it ends with its ttl. In the
+//! other recipes it always does.
 //!
 //! A keeper has two connections, one for commands and one for messages, however many locks it holds
 //! or waits for; with `replicas` a few more. It finds its way back after restarts, failovers and
@@ -33,6 +45,12 @@
 //! A user for `queue` alone, in the words of Redis' own access lists:
 //! `~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role
 //! +wait +time`.
+//!
+//! Whoever may publish on `lockkeeper:keeper:*` cannot pretend that a lock was granted: a message
+//! counts only with the id of a claim, which nobody but the server and its keeper knows before.
+//! But it can pretend that one was broken, and the holder stops. So give these channels to the users
+//! of the locks alone, and the others `resetchannels`, which is what users get by default from
+//! Redis 7 on, or with `acl-pubsub-default resetchannels`.
 
 mod batch;
 mod channels;
@@ -40,6 +58,7 @@ mod key;
 mod link;
 mod listener;
 mod options;
+mod owned;
 pub mod plain;
 pub mod queue;
 pub mod reentrant;

@@ -1,18 +1,44 @@
 //! Which claims of this keeper wait, and which are held.
 
-use super::tenure::{Bid, Candidate, Inheritance};
+use super::owned::Claims;
+use super::tenure::{Bid, Candidate, Heard, Inheritance};
 use super::vigil::Vigil;
 use crate::backend::{Alarm, LossReason, Moment};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// A grant that is told later than that after the server's clock would have it is not believed.
+/// Clocks are set, and tokens may be ahead of them.
+const AHEAD: Duration = Duration::from_secs(10);
 
 /// The claims of one keeper, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Roll {
+    pub(super) claims: Arc<Claims>,
     waiters: Mutex<HashMap<String, Waiter>>,
     alarms: Mutex<HashMap<String, Alarm>>,
+    /// Where some wait, by the key of the name.
+    vigils: Mutex<HashMap<String, Weak<Vigil>>>,
+    /// The last that was heard of the server's clock.
+    clock: Mutex<Option<Seen>>,
+    /// How often messages or answers may have been missed.
+    breaks: AtomicU64,
+    remove: OnceLock<Remove>,
+}
+
+/// Removes a claim from the store that nobody has, given the key of its name and its id.
+pub(super) struct Remove(pub(super) Box<RemoveClaim>);
+
+type RemoveClaim = dyn Fn(&str, &str) + Send + Sync;
+
+impl fmt::Debug for Remove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remove")
+    }
 }
 
 #[derive(Debug)]
@@ -20,6 +46,8 @@ struct Waiter {
     vigil: Arc<Vigil>,
     bid: Arc<Bid>,
     seen: Option<Seen>,
+    /// A grant of it may have been published before: then whoever heard that could forge another.
+    exposed: bool,
     call: oneshot::Sender<Called>,
 }
 
@@ -58,13 +86,75 @@ impl Roll {
     ) -> oneshot::Receiver<Called> {
         let (call, called) = oneshot::channel();
         vigil.join(id);
-        let waiter = Waiter { vigil: vigil.clone(), bid: bid.clone(), seen, call };
+        let exposed = seen.is_none();
+        let waiter = Waiter { vigil: vigil.clone(), bid: bid.clone(), seen, exposed, call };
         lock(&self.waiters).insert(id.to_owned(), waiter);
         called
     }
 
+    /// The vigil of the name with this key, shared by those of this keeper who wait for it.
+    pub(super) fn vigil(&self, key: &str, new: impl FnOnce() -> Vigil) -> Arc<Vigil> {
+        let mut vigils = lock(&self.vigils);
+        if let Some(vigil) = vigils.get(key).and_then(Weak::upgrade) {
+            return vigil;
+        }
+        if vigils.len() == vigils.capacity() {
+            vigils.retain(|_, vigil| vigil.strong_count() > 0);
+        }
+        let vigil = Arc::new(new());
+        vigils.insert(key.to_owned(), Arc::downgrade(&vigil));
+        vigil
+    }
+
+    /// Says how to remove what nobody has.
+    pub(super) fn remove_by(&self, remove: Remove) {
+        // Once, by whoever made the roll.
+        let _ = self.remove.set(remove);
+    }
+
+    /// The store has a claim with this key and id as this keeper's. If it is not, it is removed:
+    /// where others wait for the name, with whatever else is like it.
+    pub(super) fn named(&self, key: &str, id: &str) {
+        if self.claims.has(id) {
+            return;
+        }
+        let vigil = lock(&self.vigils).get(key).and_then(Weak::upgrade);
+        match (vigil, self.remove.get()) {
+            (Some(vigil), _) if !vigil.members().is_empty() => vigil.hurry(),
+            (_, Some(Remove(remove))) => remove(key, id),
+            _ => {}
+        }
+    }
+
+    /// How things are, as of a request that is about to be sent: what its answer tells was so then.
+    pub(super) fn hears(&self) -> Heard {
+        Heard { sent: Moment::now(), breaks: self.breaks.load(Ordering::Acquire) }
+    }
+
+    /// Whether nothing may have been missed since.
+    pub(super) fn is_unbroken_since(&self, heard: Heard) -> bool {
+        self.breaks.load(Ordering::Acquire) == heard.breaks
+    }
+
+    fn tells_the_time(&self, seen: Seen) {
+        let mut clock = lock(&self.clock);
+        if clock.is_none_or(|before| before.sent < seen.sent) {
+            *clock = Some(seen);
+        }
+    }
+
+    /// Whether the server may have given such a token by now.
+    fn is_plausible(&self, token: u64) -> bool {
+        let clock = *lock(&self.clock);
+        clock.is_some_and(|Seen { sent, stamp }| {
+            let passed = (Moment::now().since(sent) + AHEAD).as_micros();
+            token < 1 << 53 && u128::from(token) <= u128::from(stamp) + passed
+        })
+    }
+
     /// Notes that a request found the claim waiting.
     pub(super) fn seen_waiting(&self, id: &str, seen: Seen) {
+        self.tells_the_time(seen);
         if let Some(waiter) = lock(&self.waiters).get_mut(id)
             && waiter.seen.is_none_or(|before| before.sent < seen.sent)
         {
@@ -75,6 +165,7 @@ impl Roll {
     /// As [`seen_waiting`](Self::seen_waiting), by a request that was not for this claim alone
     /// and says nothing of one whose own answer is still out.
     pub(super) fn still_waiting(&self, id: &str, seen: Seen) {
+        self.tells_the_time(seen);
         if let Some(waiter) = lock(&self.waiters).get_mut(id)
             && waiter.seen.is_some_and(|before| before.sent < seen.sent)
         {
@@ -82,25 +173,33 @@ impl Roll {
         }
     }
 
-    /// Passes on the message that a claim was granted.
-    pub(super) fn granted(&self, id: &str, token: u64) {
-        self.granted_since(id, token, None, Vec::new());
+    /// Passes on the message that a claim was granted. Anyone may send one; but nobody else knows
+    /// the id of a claim before its grant is published. Where that may have been before, or the
+    /// token is none that the server can have given, it is a reason to ask the server.
+    pub(super) fn granted(&self, key: &str, id: &str, token: u64) {
+        self.granted_since(key, id, token, None, Vec::new());
     }
 
-    /// As [`granted`](Self::granted), after `since` if that is known, and who of this keeper is
-    /// behind it.
+    /// As [`granted`](Self::granted), by an answer of the server to a request sent at `since` if
+    /// that is given, and who of this keeper is behind it.
     pub(super) fn granted_since(
         &self,
+        key: &str,
         id: &str,
         token: u64,
         since: Option<Moment>,
         heirs: Vec<String>,
     ) {
         let mut waiters = lock(&self.waiters);
-        let Some(waiter) = waiters.get(id) else { return };
+        let Some(waiter) = waiters.get(id) else {
+            drop(waiters);
+            return self.named(key, id);
+        };
+        let is_message = since.is_none();
         let called = match waiter.seen {
             None => Called::AskAgain,
             Some(seen) if token <= seen.stamp => return,
+            _ if is_message && (waiter.exposed || !self.is_plausible(token)) => Called::AskAgain,
             Some(seen) => {
                 let seen = since.map_or(seen.sent, |since| since.max(seen.sent));
                 Called::Granted { token, seen, heirs }
@@ -146,7 +245,11 @@ impl Roll {
 
     /// Messages may have been missed: all who wait look again.
     pub(super) fn hurry(&self) {
-        lock(&self.waiters).values().for_each(|waiter| waiter.vigil.hurry());
+        self.breaks.fetch_add(1, Ordering::AcqRel);
+        for waiter in lock(&self.waiters).values_mut() {
+            waiter.exposed = true;
+            waiter.vigil.hurry();
+        }
     }
 
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {

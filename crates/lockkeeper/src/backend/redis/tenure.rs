@@ -6,6 +6,7 @@
 //! meanwhile is one of those before, which excludes all others just as well. So a hand-over within
 //! a keeper takes no round trip, and what the store sees is the same queue in the same order.
 
+use super::owned::Owned;
 use super::roll::lock;
 use super::vigil::Vigil;
 use crate::backend::{LossReason, Moment};
@@ -23,6 +24,19 @@ const FEW: usize = 6;
 
 /// What the store vouched for longer ago than that is not passed on.
 const RECENTLY: Duration = Duration::from_secs(1);
+
+/// The server's last word on a name may be so old when the name is passed on. Whoever begins then,
+/// begins no later than this after the server was last known to be the one that grants it: should
+/// another have taken over since, that is how much longer the two may be at odds. Those who hold a
+/// name for longer gain little by not waiting for an answer.
+const LATELY: Duration = Duration::from_millis(50);
+
+/// When the request was sent that was answered last, and how often the connection had broken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heard {
+    pub(super) sent: Moment,
+    pub(super) breaks: u64,
+}
 
 /// What a claim stands in line with.
 #[derive(Debug)]
@@ -107,6 +121,9 @@ struct State {
     lost: Option<LossReason>,
     /// How many requests were made in the name of those on record.
     requests: u64,
+    heard: Heard,
+    /// So that those whom the store may have on record count as this keeper's.
+    owned: Vec<(String, Arc<Owned>)>,
 }
 
 /// One step of the succession, as the store is told.
@@ -120,11 +137,31 @@ pub(super) struct Step {
 }
 
 impl Tenure {
-    pub(super) fn new(holder: &str, heirs: Vec<String>, vigil: Arc<Vigil>) -> Self {
+    pub(super) fn new(holder: &str, heirs: Vec<String>, vigil: Arc<Vigil>, heard: Heard) -> Self {
         let (holder, heirs) = (holder.to_owned(), heirs.into());
         let (before, asking, over, lost, requests) = Default::default();
-        let state = Mutex::new(State { before, holder, heirs, asking, over, lost, requests });
-        Self { state, vigil }
+        let owned = Vec::new();
+        let state = State { before, holder, heirs, asking, over, lost, requests, heard, owned };
+        Self { state: Mutex::new(state), vigil }
+    }
+
+    /// What was heard last of the name; not long ago, that is, or nothing.
+    pub(super) fn lately_heard(&self) -> Option<Heard> {
+        let heard = lock(&self.state).heard;
+        (Moment::now().since(heard.sent) < LATELY).then_some(heard)
+    }
+
+    /// The store has answered, to a request that was sent then, that all is as it should be.
+    pub(super) fn heard(&self, heard: Heard) {
+        let mut state = lock(&self.state);
+        if state.heard.sent < heard.sent {
+            state.heard = heard;
+        }
+    }
+
+    /// The store may have `id` on record until it has heard who came after it.
+    pub(super) fn remembers(&self, id: &str, owned: Arc<Owned>) {
+        lock(&self.state).owned.push((id.to_owned(), owned));
     }
 
     /// Passes it on, from the one with this token to the first of the heirs who is there still, as
@@ -185,7 +222,8 @@ impl Tenure {
     }
 
     /// The store has `id` on record, with those behind it in line.
-    pub(super) fn confirmed(&self, id: &str, behind: Vec<String>) {
+    pub(super) fn confirmed(&self, id: &str, behind: Vec<String>, heard: Heard) {
+        self.heard(heard);
         let mut state = lock(&self.state);
         if state.holder == id {
             state.before.clear();
@@ -195,6 +233,8 @@ impl Tenure {
             // An answer from long ago.
             return;
         }
+        let State { owned, before, .. } = &mut *state;
+        owned.retain(|(id, _)| before.contains(id));
         for id in behind {
             let known = state.holder == id
                 || state.before.contains(&id)

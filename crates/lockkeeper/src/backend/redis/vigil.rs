@@ -56,7 +56,7 @@ impl Vigil {
             due: Mutex::new(Due::after_a_look(first)),
             silent_since: Mutex::default(),
             hurry: Notify::new(),
-            roll_called: Mutex::new(Some(Moment::now())),
+            roll_called: Mutex::default(),
             last_token: AtomicU64::new(0),
         }
     }

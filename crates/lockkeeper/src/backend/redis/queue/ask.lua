@@ -1,6 +1,6 @@
 -- ARGV: id, ttl, the record from the keeper on, four flags: exclusive, may queue, was asked for
--- before, newcomers may go first; and the largest token that the keeper knows of: should Redis have
--- forgotten it and its clock have gone back, at least that keeper sees none twice.
+-- before, newcomers may go first; and the largest token of the name that the keeper knows of: should
+-- Redis have forgotten it and its clock have gone back, at least that keeper sees none twice.
 -- Returns the token; or queued, place, ms until someone may be over, stamp; or busy; or uncovered,
 -- mode.
 local value = redis.call('GET', KEYS[1])
@@ -22,8 +22,9 @@ if string.byte(flags) == 49 then
     last = to and tonumber(string.sub(value, #ARGV[1] + 3, to - 1))
     local from = 36 + #ARGV[2]
     local owner = string.sub(ARGV[3], from, string.find(ARGV[3], '\n', from + 1, true))
-    if last and not string.find(value, owner, to, true) then
-      local clock = redis.call('TIME')
+    local clock = redis.call('TIME')
+    -- With a token far ahead of the clock there is more to be done.
+    if last and last <= (clock[1] + 86400) * 1000000 and not string.find(value, owner, to, true) then
       local micros = string.sub('00000' .. clock[2], -6)
       local millis = string.sub(micros, 1, 3)
       local place = redis.call('RPUSH', KEYS[2], ARGV[1] .. '\n0\n' .. clock[1] .. millis .. '\n' .. ARGV[3])

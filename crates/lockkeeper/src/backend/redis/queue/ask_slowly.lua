@@ -3,7 +3,7 @@ local claim = read(ARGV[1] .. '\n0\n' .. digits(now) .. '\n' .. ARGV[3])
 local id, mode = claim.id, claim.mode
 local may_queue, again, barging = flagged(2), flagged(3), flagged(4)
 load()
-last = math.max(last, tonumber(ARGV[5]))
+last = math.max(last, plausible(tonumber(ARGV[5])))
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
     holder.expires, holder.fresh = now + holder.ttl, true

@@ -1,6 +1,7 @@
 -- ARGV: keeper, and 1 to call the roll. Shows that it lives, for all who wait through it.
 -- Returns whether it counted as alive, ms until someone may be over, stamp, of its claims that hold
--- the name id, token and ms left; and if the roll is called, the ids of those in the queue.
+-- the name id, token and ms left; and if the roll is called, the ids of those in the queue. Then
+-- other keepers are asked whether they still have what they hold.
 local keeper = ARGV[1]
 load()
 local alive = alive_until(keeper) > now and 1 or 0
@@ -18,10 +19,13 @@ end
 advance()
 local held = {}
 for _, holder in ipairs(holders) do
-  if holder.keeper == keeper then
+  -- One without an owner is nobody's, and to stay.
+  if holder.keeper == keeper and holder.owner ~= '' then
     held[#held + 1] = holder.id
     held[#held + 1] = digits(holder.token)
     held[#held + 1] = holder.expires - now
+  elseif holder.owner ~= '' and ARGV[2] == '1' then
+    redis.pcall('PUBLISH', CHANNEL .. holder.keeper, 'whose ' .. holder.id .. ' ' .. KEYS[1])
   end
 end
 local answer = { alive, until_next(), digits(stamp()), held }

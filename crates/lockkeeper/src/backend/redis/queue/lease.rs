@@ -6,7 +6,7 @@ use super::{Granted, Place, Shared, Unheard};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, CalledUp};
 use crate::backend::redis::tenure::{Bid, Inheritance, Step, Tenure, Vouched};
-use crate::backend::{Alarm, Lease, LossReason, Moment, Standing};
+use crate::backend::{Alarm, Lease, LossReason, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::future::poll_fn;
@@ -31,6 +31,8 @@ pub(super) struct QueueLease {
     /// Whose turn it is after this one. They are told when the lease goes: by then it has been told
     /// that this one is over.
     pub(super) next: Vec<Granted>,
+    /// Whether that was begun; a claim that is dropped without is to stay for its ttl.
+    pub(super) given_back: bool,
 }
 
 /// One who has the name after us, and the step that the store is told of until it answers.
@@ -51,13 +53,16 @@ fn at_first(bid: &Bid) -> Duration {
 #[async_trait]
 impl Lease for QueueLease {
     async fn renew(&mut self) -> Result<Standing> {
-        let sent = Moment::now();
+        let heard = self.shared.roll.hears();
         let standing = self.ask_to_keep().await?;
         match standing {
             Standing::Lost(_) => {
                 self.shared.roll.unwatch(&self.place.id);
             }
-            _ => self.vouched = Vouched { sent, valid_for: self.bid.ttl },
+            _ => {
+                self.vouched = Vouched { sent: heard.sent, valid_for: self.bid.ttl };
+                self.tenure.iter().for_each(|tenure| tenure.heard(heard));
+            }
         }
         // So that we hear of a broken lock at once, not at the next renewal.
         self.shared.listener.try_for(self.bid.ttl / 10).await;
@@ -72,8 +77,16 @@ impl Lease for QueueLease {
         if is_ours && self.bid.alone {
             let fits = |bid: &Bid| bid.alone && self.vouched.is_enough_for(at_first(bid));
             self.heir = self.tenure.as_ref().and_then(|tenure| {
+                // Another server may grant the name by now.
+                let heard = tenure.lately_heard()?;
+                if !self.shared.roll.is_unbroken_since(heard) {
+                    return None;
+                }
                 let call_up = |id: &str| self.shared.roll.call_up(id, fits);
                 let (step, CalledUp { bid, call }) = tenure.pass_on(self.token, call_up)?;
+                if let Some(owned) = &self.place.owned {
+                    tenure.remembers(&self.place.id, owned.clone());
+                }
                 Some(Heir { step, bid, token: self.token + 1, call: Some(call) })
             });
         }
@@ -81,6 +94,7 @@ impl Lease for QueueLease {
     }
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.given_back = true;
         self.shared.roll.unwatch(&self.place.id);
         if let (Some(tenure), Some(heir)) = (&self.tenure, &mut self.heir) {
             return self.shared.tell(&self.place.keys, tenure, heir, self.vouched).await;
@@ -106,7 +120,10 @@ impl Drop for QueueLease {
     fn drop(&mut self) {
         // A detached claim has no one left to alarm.
         self.shared.roll.unwatch(&self.place.id);
-        self.shared.tell_granted(std::mem::take(&mut self.next));
+        if let Some(owned) = self.place.owned.as_ref().filter(|_| !self.given_back) {
+            owned.detach(self.bid.ttl);
+        }
+        self.shared.tell_granted(&self.place.keys.lock, std::mem::take(&mut self.next));
     }
 }
 
@@ -123,10 +140,11 @@ impl QueueLease {
         };
         let heir = place.id.clone();
         let step = Step { heir, before, asks_for_heirs: false, request: 0 };
+        let heard = self.shared.roll.hears();
         let kept = self.shared.succeed(&place.keys, &step, &self.bid, self.token, self.bid.ttl);
         Ok(match kept.await? {
             Succeeded::Before(heirs) => {
-                tenure.confirmed(&place.id, heirs);
+                tenure.confirmed(&place.id, heirs, heard);
                 Standing::Held
             }
             Succeeded::Not(reason) => Standing::Lost(reason),
@@ -146,7 +164,7 @@ impl Shared {
         vouched: Vouched,
     ) -> Result<()> {
         let span = at_first(bid);
-        let vouched = vouched.for_heir(span);
+        let (vouched, heard) = (vouched.for_heir(span), self.roll.hears());
         let mut told = pin!(self.succeed(keys, step, bid, *token, span));
         let mut answer = None;
         poll_fn(|context| {
@@ -168,7 +186,7 @@ impl Shared {
         tenure.answered(step);
         let (reason, outcome) = match answer? {
             Succeeded::Before(heirs) => {
-                tenure.confirmed(&step.heir, heirs);
+                tenure.confirmed(&step.heir, heirs, heard);
                 return Ok(());
             }
             // A later request may have overtaken this one, where that was sent a second time.

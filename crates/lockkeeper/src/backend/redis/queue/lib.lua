@@ -16,6 +16,9 @@
 local LIFE = 2000
 local KEPT = 60000
 local ROOM = 16
+-- Further ahead of the clock than a day, in microseconds, no token is believed, wherever it comes
+-- from: whoever is given one above it would be the last for as long.
+local FAR = 86400000000
 local CHANNEL = '@PREFIX@keeper:'
 
 local clock = redis.call('TIME')
@@ -23,6 +26,8 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = math.floor(micros / 1000)
 
 local function digits(number) return string.format('%.0f', number) end
+
+local function plausible(token) return token and token <= micros + FAR and token or 0 end
 
 local function read(record)
   local at, to, id, token, since, keeper, mode, ttl, owner =
@@ -51,7 +56,7 @@ local holders, last, form, was_several = {}, 0, '', false
 local function load()
   local value = redis.call('GET', KEYS[1])
   if not value then
-    last = tonumber(redis.call('HGET', KEYS[3], 't') or 0)
+    last = plausible(tonumber(redis.call('HGET', KEYS[3], 't') or 0))
     return
   end
   form = string.sub(value, 1, 1)
@@ -60,9 +65,9 @@ local function load()
     local holder = read(rest)
     holder.expires = now + redis.call('PTTL', KEYS[1])
     holders[1] = bounded(holder)
-    last = holder.token
+    last = plausible(holder.token)
   elseif (form == 'F' or form == 'G' or form == 'M') and tonumber(rest) then
-    last = tonumber(rest)
+    last = plausible(tonumber(rest))
     if form == 'M' then
       was_several = true
       local fields = redis.call('HGETALL', KEYS[3])
@@ -183,7 +188,8 @@ local function advance()
       if claim.keeper == here then
         told[#told + 1], told[#told + 2] = claim.id, digits(claim.token)
       else
-        redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 'granted ' .. claim.id .. ' ' .. digits(claim.token))
+        redis.pcall('PUBLISH', CHANNEL .. claim.keeper, 
+          'granted ' .. claim.id .. ' ' .. digits(claim.token) .. ' ' .. KEYS[1])
       end
     else
       return

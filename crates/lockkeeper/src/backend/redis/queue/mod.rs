@@ -3,6 +3,7 @@
 //! Where the next in line is a claim of the same keeper, it begins at once when the one before is
 //! done, and Redis is told of it afterwards: what others are shown may be a round trip old.
 
+mod known;
 mod lease;
 mod record;
 mod scripts;
@@ -12,24 +13,25 @@ mod wait;
 use super::key::Keys;
 use super::link::Link;
 use super::listener::Listener;
-use super::roll::Roll;
+use super::owned::Owned;
+use super::roll::{Remove, Roll};
 use super::sequence;
 use super::tenure::{Bid, Tenure, Vouched};
-use super::vigil::Vigil;
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, LossReason, Moment, Name,
-    Patience, Sequencer, Standing,
+    Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, LockView, LossReason,
+    Moment, Name, Patience, Sequencer, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
+use known::Known;
 use lease::QueueLease;
 use redis::Value;
-use scripts::{Asked, Scripts, ids, number, text, with_blanks};
-use std::collections::HashMap;
+use scripts::{Asked, Scripts, ids, text, token_of, with_blanks};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// The queue in Redis; opened by [`connect`](crate::connect()).
 #[derive(Debug)]
@@ -48,9 +50,7 @@ pub(super) struct Shared {
     /// This keeper's own name in the store: its waiters live and die with it.
     keeper: String,
     barging: bool,
-    vigils: Mutex<HashMap<Name, Weak<Vigil>>>,
-    /// The largest token this keeper was ever given, for whatever name.
-    known_token: AtomicU64,
+    known: Known,
     /// How many requests had to be told from their repetition.
     requests: AtomicU64,
     url: String,
@@ -74,28 +74,21 @@ impl Queue {
         let listener = Arc::new(Listener::new(link.route.clone(), channel, roll.clone()));
         listener.ensure().await?;
         let scripts = Scripts::new(&prefix);
-        let (vigils, known_token, requests) = Default::default();
-        let shared = Shared {
-            link,
-            listener,
-            roll,
-            scripts,
-            prefix,
-            keeper,
-            barging,
-            vigils,
-            known_token,
-            requests,
-            url,
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let (known, requests) = Default::default();
+        let shared =
+            Shared { link, listener, roll, scripts, prefix, keeper, barging, known, requests, url };
+        let shared = Arc::new(shared);
+        let owner = Arc::downgrade(&shared);
+        shared.roll.remove_by(Remove(Box::new(move |key, id| remove(&owner, key, id))));
+        Ok(Self { shared })
     }
 
     fn grant(&self, place: Place, bid: Arc<Bid>, got: Got) -> Grant {
         let Got { token, vouched, tenure } = got;
-        self.shared.known_token.fetch_max(token, Ordering::Relaxed);
-        let (shared, heir, next) = (self.shared.clone(), None, Vec::new());
-        let lease = QueueLease { shared, place, bid, token, vouched, tenure, heir, next };
+        self.shared.known.granted(&place.keys.lock, token);
+        let (shared, heir, next, given_back) = (self.shared.clone(), None, Vec::new(), false);
+        let lease =
+            QueueLease { shared, place, bid, token, vouched, tenure, heir, next, given_back };
         let Vouched { sent, valid_for } = vouched;
         Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
     }
@@ -111,7 +104,7 @@ impl Backend for Queue {
         if !patience.is_over() {
             return self.wait(claim, patience).await;
         }
-        let place = self.shared.place(claim);
+        let place = self.shared.own_place(claim);
         let bid = Arc::new(self.shared.bid(claim, &place.id));
         let sent = Moment::now();
         match self.shared.ask(claim, &place, &bid, false, false).await? {
@@ -126,7 +119,7 @@ impl Backend for Queue {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let place = self.shared.place(claim);
         let released = self.shared.release(&place, Duration::ZERO, true, None).await?;
-        self.shared.tell_granted(released.next);
+        self.shared.tell_granted(&place.keys.lock, released.next);
         Ok(())
     }
 
@@ -150,6 +143,8 @@ impl fmt::Display for Queue {
 struct Place {
     keys: Keys,
     id: String,
+    /// Unless it is given up only.
+    owned: Option<Arc<Owned>>,
 }
 
 /// What was granted.
@@ -203,6 +198,10 @@ impl Inspector for Queue {
         view::show(&self.shared, name).await
     }
 
+    async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
+        view::holders(&self.shared, name).await
+    }
+
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         let keys = Keys::new(&self.shared.prefix, name);
         let token = token.to_string();
@@ -232,10 +231,17 @@ impl Released {
 
 impl Shared {
     fn place(&self, claim: &Claim) -> Place {
-        Place { keys: Keys::new(&self.prefix, &claim.name), id: claim.id.to_string() }
+        let (keys, id) = (Keys::new(&self.prefix, &claim.name), claim.id.to_string());
+        Place { keys, id, owned: None }
     }
 
-    async fn renew(&self, Place { keys, id }: &Place, ttl: Duration) -> Result<Standing> {
+    /// As [`place`](Self::place), for a claim that is about to be made.
+    fn own_place(&self, claim: &Claim) -> Place {
+        let place = self.place(claim);
+        Place { owned: Some(self.roll.claims.enter(&place.id)), ..place }
+    }
+
+    async fn renew(&self, Place { keys, id, .. }: &Place, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
         let arguments = [id.as_bytes(), ttl.as_bytes()];
         let script = &self.scripts.renew;
@@ -253,7 +259,7 @@ impl Shared {
 
     async fn release(
         &self,
-        Place { keys, id }: &Place,
+        Place { keys, id, .. }: &Place,
         linger: Duration,
         may_be_queued: bool,
         unheard: Option<Unheard<'_>>,
@@ -291,18 +297,31 @@ impl Shared {
             _ => (Vec::new(), None),
         };
         let granted = granted.filter_map(|granted| {
-            let (id, token) = (text(&granted[0])?.to_owned(), number(&granted[1])?);
+            let (id, token) = (text(&granted[0])?.to_owned(), token_of(&granted[1])?);
             Some(Granted { id, token, since: sent, heirs: std::mem::take(&mut heirs) })
         });
         Ok(Released { next: granted.collect(), lost })
     }
 
     /// Tells claims of this keeper that it is their turn.
-    fn tell_granted(&self, granted: Vec<Granted>) {
+    fn tell_granted(&self, key: &str, granted: Vec<Granted>) {
         for Granted { id, token, since, heirs } in granted {
-            self.roll.granted_since(&id, token, Some(since), heirs);
+            self.roll.granted_since(key, &id, token, Some(since), heirs);
         }
     }
+}
+
+/// Removes a claim that nobody has, where nobody waits who could do so.
+fn remove(shared: &Weak<Shared>, key: &str, id: &str) {
+    let (Some(shared), Ok(runtime)) = (shared.upgrade(), Handle::try_current()) else { return };
+    let Some(Ok(name)) = Keys::name_of(&shared.prefix, key) else { return };
+    let strays = [id.to_owned()];
+    runtime.spawn(async move {
+        let keys = Keys::new(&shared.prefix, &name);
+        if let Err(error) = shared.disown(&keys.all(), &strays).await {
+            tracing::debug!(%error, "a claim that nobody has was not removed");
+        }
+    });
 }
 
 /// Yes and no, a letter each.

@@ -1,7 +1,7 @@
 -- ARGV: id, ms to stay, two flags: 1 may be in the queue, 2 was asked for before; newcomers may go
--- first; and behind the flags the keeper that asks, if it is to hear of its own claims that come next by the answer: they need
--- no message then; the token, and who may have had the name before this one and given it up to it
--- (each id with a blank behind it). Returns the ids and tokens of those who come next, and if there
+-- first; and behind the flags the keeper that asks, if it is to hear of its own claims that come
+-- next by the answer: they need no message then; the token, and who may have had the name before
+-- this one and given it up to it (each id with a blank behind it). Returns the ids and tokens of those who come next, and if there
 -- is one that holds alone, which of its keeper's are next in line, a 0 behind them if it was not
 -- held; where there are none, whether it was held, or why it was broken.
 local value = redis.call('GET', KEYS[1])
@@ -24,7 +24,8 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
       if span > 0 and tonumber(token) > tonumber(last) then
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.sub(head, rest), 'PX', span)
         if here then return { next_id, token, heirs_of(keeper) } end
-        redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 'granted ' .. next_id .. ' ' .. token)
+        redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 
+          'granted ' .. next_id .. ' ' .. token .. ' ' .. KEYS[1])
         return 1
       end
     end

@@ -9,7 +9,7 @@ for _, holder in ipairs(holders) do
   if string.find(before, holder.id .. ' ', 1, true) then
     if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
     holder.id, holder.field, holder.token = id, nil, tonumber(ARGV[4])
-    last = math.max(last, holder.token)
+    last = math.max(last, plausible(holder.token))
   end
 end
 local found = 0

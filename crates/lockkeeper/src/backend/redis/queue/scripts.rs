@@ -8,7 +8,6 @@ use crate::backend::{Claim, LossReason, Mode};
 use crate::error::Result;
 use redis::Value;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -19,6 +18,7 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) leave: Script,
     pub(super) beat: Script,
+    pub(super) disown: Script,
     pub(super) break_hold: Script,
     pub(super) show: Script,
 }
@@ -42,6 +42,7 @@ impl Scripts {
             renew: Script::new(include_str!("renew.lua")),
             leave: plain(include_str!("leave.lua")),
             beat: plain(include_str!("beat.lua")),
+            disown: plain(include_str!("disown.lua")),
             break_hold: plain(include_str!("break.lua")),
             show: plain(include_str!("show.lua")),
         }
@@ -92,7 +93,7 @@ pub(super) struct Beat {
     pub(super) next: Duration,
     pub(super) stamp: u64,
     /// The claims of this keeper that hold the name.
-    pub(super) held: Vec<(String, u64, Duration)>,
+    pub(super) held: Vec<(String, Option<u64>, Duration)>,
     /// Those that are in the queue, if that was asked.
     pub(super) waiting: Option<HashSet<String>>,
 }
@@ -114,7 +115,7 @@ impl Shared {
     pub(super) async fn ask(
         &self,
         claim: &Claim,
-        Place { keys, id }: &Place,
+        Place { keys, id, .. }: &Place,
         bid: &Bid,
         may_queue: bool,
         again: bool,
@@ -123,7 +124,7 @@ impl Shared {
         let exclusive = claim.mode == Mode::Exclusive;
         let first = flags([exclusive, may_queue, again, self.barging]);
         let repeated = flags([exclusive, may_queue, true, self.barging]);
-        let known = self.known_token.load(Ordering::Relaxed).to_string();
+        let known = self.known.of(&keys.lock).to_string();
         let arguments =
             [id.as_bytes(), ttl.as_bytes(), bid.record.as_bytes(), &first, known.as_bytes()];
         let mut repeatedly = arguments;
@@ -139,7 +140,7 @@ impl Shared {
                 ([_, place, next, stamp], Some("queued")) => queued(place, next, stamp),
                 _ => None,
             },
-            token => number(token).map(Asked::Granted),
+            answer => token_of(answer).map(Asked::Granted),
         };
         asked.ok_or_else(|| strange(&answer))
     }
@@ -177,11 +178,11 @@ impl Shared {
         }
     }
 
-    pub(super) async fn leave(&self, Place { keys, id }: &Place) -> Result<Left> {
+    pub(super) async fn leave(&self, Place { keys, id, .. }: &Place) -> Result<Left> {
         let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
         let answer = self.link.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {
-            Value::Int(token) => u64::try_from(*token).ok().map(Left::Granted),
+            Value::Int(_) => token_of(&answer).map(Left::Granted),
             Value::Array(words) => {
                 words.get(1).and_then(number).and_then(|p| usize::try_from(p).ok()).map(Left::From)
             }
@@ -203,9 +204,9 @@ impl Shared {
                 [Value::Array(waiting)] => Some(ids(waiting)?),
                 _ => None,
             };
-            let held = held
-                .chunks_exact(3)
-                .map(|held| Some((text(&held[0])?.to_owned(), number(&held[1])?, span(&held[2])?)));
+            let held = held.chunks_exact(3).map(|held| {
+                Some((text(&held[0])?.to_owned(), token_of(&held[1]), span(&held[2])?))
+            });
             Some(Beat {
                 was_alive: number(alive)? == 1,
                 next: span(next)?,
@@ -215,6 +216,23 @@ impl Shared {
             })
         };
         parsed().ok_or_else(|| strange(&answer))
+    }
+
+    /// Removes claims that this keeper does not have any more.
+    pub(super) async fn disown(&self, keys: &[&str; 3], strays: &[String]) -> Result<()> {
+        let ids = with_blanks(strays);
+        let arguments = [self.keeper.as_bytes(), ids.as_bytes()];
+        let removed = self.link.call(&self.scripts.disown, keys, &arguments).await?;
+        tracing::debug!(key = keys[0], ?removed, "claims that nobody has any more");
+        Ok(())
+    }
+}
+
+impl Beat {
+    /// Every claim that is said to be this keeper's.
+    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+        let held = self.held.iter().map(|(id, ..)| id.as_str());
+        held.chain(self.waiting.iter().flatten().map(String::as_str))
     }
 }
 
@@ -263,6 +281,11 @@ pub(super) fn number(value: &Value) -> Option<u64> {
         Value::Int(number) => u64::try_from(*number).ok(),
         other => text(other)?.parse().ok(),
     }
+}
+
+/// A token; none is so large that others could not count that far.
+pub(super) fn token_of(value: &Value) -> Option<u64> {
+    number(value).filter(|token| *token < 1 << 53)
 }
 
 /// Milliseconds; what is over already is none.

@@ -1,6 +1,6 @@
 -- ARGV: id, token, ms to keep it, the record from the keeper on, who may have had the name before it
--- (each id with a blank behind it), and two flags: to hear who is next, was asked for before. Whoever of those has the name gave it
--- up to this one. Returns the ids of the keeper's own claims that are next in line; if none of
+-- (each id with a blank behind it), and two flags: to hear who is next, was asked for before. Whoever
+-- of those has the name gave it up to this one. Returns the ids of the keeper's own claims that are next in line; if none of
 -- them had it, why it was broken, or 0 if it was not; 1 if it may have had it, and be over.
 local value, id = redis.call('GET', KEYS[1]), ARGV[1]
 local holder = value and string.match(value, '^[XY](%x+)\n')

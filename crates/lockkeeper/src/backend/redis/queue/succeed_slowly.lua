@@ -15,7 +15,7 @@ for at, holder in ipairs(holders) do
       local heir = read(id .. '\n' .. ARGV[2] .. '\n' .. digits(now) .. '\n' .. ARGV[4])
       heir.expires = now + ms
       holders[at] = heir
-      last = math.max(last, heir.token)
+      last = math.max(last, plausible(heir.token))
     end
   end
 end

@@ -20,6 +20,14 @@ pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     view(name, &answer).ok_or_else(|| strange(&answer))
 }
 
+/// As [`show`], without those who wait, who may be many.
+pub(super) async fn holders(shared: &Shared, name: &Name) -> Result<Vec<HolderView>> {
+    let keys = Keys::new(&shared.prefix, name);
+    let answer = shared.link.call(&shared.scripts.show, &keys.all(), &[b"1"]).await?;
+    let view = view(name, &answer).ok_or_else(|| strange(&answer))?;
+    Ok(view.holders)
+}
+
 fn view(name: &Name, answer: &Value) -> Option<LockView> {
     let Value::Array(parts) = answer else { return None };
     let [now, Value::Array(held), Value::Array(waiting)] = &parts[..] else { return None };

@@ -3,8 +3,8 @@
 use super::scripts::{Asked, Left};
 use super::{Got, Place, Queue, Shared};
 use crate::backend::redis::key::Keys;
-use crate::backend::redis::roll::{Called, Seen, lock};
-use crate::backend::redis::tenure::{Inheritance, Tenure, Vouched};
+use crate::backend::redis::roll::{Called, Seen};
+use crate::backend::redis::tenure::{Heard, Inheritance, Tenure, Vouched};
 use crate::backend::redis::vigil::Vigil;
 use crate::backend::{Claim, Grant, Moment, Patience, Standing};
 use crate::error::{Error, Result};
@@ -28,16 +28,29 @@ const FORBEARANCE: Duration = Duration::from_secs(10);
 impl Queue {
     /// Asks, and waits for its turn if it must.
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let place = self.shared.own_place(claim);
+        let vigil = self.shared.roll.vigil(&place.keys.lock, || Vigil::new(BEAT));
+        let mut ended = Ended { vigil: &vigil, by_itself: false };
+        let outcome = self.wait_at(place, claim, patience, &vigil).await;
+        ended.by_itself = true;
+        outcome
+    }
+
+    async fn wait_at(
+        &self,
+        place: Place,
+        claim: &Claim,
+        patience: &Patience,
+        vigil: &Arc<Vigil>,
+    ) -> Result<Option<Grant>> {
         let shared = &*self.shared;
-        let place = shared.place(claim);
         let bid = Arc::new(shared.bid(claim, &place.id));
-        let vigil = shared.vigil(claim);
         let mut again = false;
         loop {
             let sent = Moment::now();
             let first = (!again).then_some(Seen { sent, stamp: 0 });
             let forget = Forget { shared, id: &place.id };
-            let mut called = shared.roll.expect(&place.id, &vigil, &bid, first);
+            let mut called = shared.roll.expect(&place.id, vigil, &bid, first);
             let refused = match shared.ask(claim, &place, &bid, true, again).await {
                 Ok(Asked::Granted(token)) => {
                     vigil.granted(token);
@@ -68,7 +81,7 @@ impl Queue {
             };
             let turn = match refused {
                 Some(error) => Err(error),
-                None => self.turn(claim, &place, patience, &vigil, &mut called).await,
+                None => self.turn(claim, &place, patience, vigil, &mut called).await,
             };
             let turn = match turn {
                 Err(error) => match self.last_word(&place, &mut called).await {
@@ -154,8 +167,9 @@ impl Queue {
             }
             Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
         };
-        let tenure =
-            (!heirs.is_empty()).then(|| Arc::new(Tenure::new(&place.id, heirs, vigil.clone())));
+        let heard = Heard { sent, ..self.shared.roll.hears() };
+        let tenure = (!heirs.is_empty())
+            .then(|| Arc::new(Tenure::new(&place.id, heirs, vigil.clone(), heard)));
         let left = (sent + valid_for).remaining();
         if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
             return Ok(Turn::Granted(Got { token, vouched: Vouched { sent, valid_for }, tenure }));
@@ -186,20 +200,6 @@ enum Turn {
 }
 
 impl Shared {
-    /// The vigil of the claim's name, shared with those of this keeper who wait for it too.
-    fn vigil(&self, claim: &Claim) -> Arc<Vigil> {
-        let mut vigils = lock(&self.vigils);
-        if let Some(vigil) = vigils.get(&claim.name).and_then(std::sync::Weak::upgrade) {
-            return vigil;
-        }
-        if vigils.len() == vigils.capacity() {
-            vigils.retain(|_, vigil| vigil.strong_count() > 0);
-        }
-        let vigil = Arc::new(Vigil::new(BEAT));
-        vigils.insert(claim.name.clone(), Arc::downgrade(&vigil));
-        vigil
-    }
-
     /// Waits for the watch, and keeps it: shows that this keeper's waiters live, and finds out
     /// what messages may have missed. Ends only when Redis has been away for too long.
     async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
@@ -250,18 +250,29 @@ impl Shared {
     }
 
     async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
-        let members = vigil.members();
-        let sent = Moment::now();
         self.listener.check_every(ROLL_CALL / 2);
-        let beat = self.beat(keys, vigil.calls_the_roll(ROLL_CALL)).await?;
+        let mut members = vigil.members();
+        let mut sent = Moment::now();
+        let mut beat = self.beat(keys, vigil.calls_the_roll(ROLL_CALL)).await?;
         vigil.answered();
+        let mut strays = self.roll.claims.strays(beat.named());
+        // Where there is one there may be more.
+        if !strays.is_empty() && beat.waiting.is_none() {
+            (members, sent) = (vigil.members(), Moment::now());
+            beat = self.beat(keys, true).await?;
+            strays = self.roll.claims.strays(beat.named());
+        }
+        if !strays.is_empty() {
+            self.disown(&keys.all(), &strays).await?;
+        }
         for id in &members {
             let struck_off = beat.waiting.as_ref().is_some_and(|waiting| !waiting.contains(id));
             match beat.held.iter().find(|(held, ..)| held == id) {
-                Some((_, token, left)) => {
+                Some((_, Some(token), left)) => {
                     let found = Called::Found { token: *token, sent, left: *left };
                     self.roll.tell(id, found);
                 }
+                Some((_, None, _)) => self.roll.tell(id, Called::AskAgain),
                 // Silent for too long: Redis may have struck it off.
                 None if !beat.was_alive || struck_off => self.roll.tell(id, Called::AskAgain),
                 None => self.roll.still_waiting(id, Seen { sent, stamp: beat.stamp }),
@@ -271,6 +282,20 @@ impl Shared {
             vigil.look_within(beat.next + A_MOMENT);
         }
         Ok(())
+    }
+}
+
+/// Has those who go on waiting look for what is left of one whose task ended.
+struct Ended<'a> {
+    vigil: &'a Vigil,
+    by_itself: bool,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if !self.by_itself {
+            self.vigil.hurry();
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 use super::*;
+use crate::backend::redis::owned::Claims;
 
 fn ids(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|&id| id.to_owned()).collect()
 }
 
 fn tenure_of(holder: &str, heirs: Vec<String>) -> Tenure {
-    Tenure::new(holder, heirs, Arc::new(Vigil::new(Duration::from_secs(1))))
+    Tenure::new(holder, heirs, Arc::new(Vigil::new(Duration::from_secs(1))), now())
+}
+
+fn now() -> Heard {
+    Heard { sent: Moment::now(), breaks: 0 }
 }
 
 fn next(tenure: &Tenure) -> Option<Step> {
@@ -30,11 +35,11 @@ fn whoever_may_be_on_record_is_named_until_the_store_has_said() {
     next(&tenure);
     assert_eq!(tenure.before("c"), ids(&["a", "b"]));
     assert_eq!(tenure.before("b"), ids(&["a"]));
-    tenure.confirmed("b", Vec::new());
+    tenure.confirmed("b", Vec::new(), now());
     assert_eq!(tenure.before("c"), ids(&["b"]), "b is on record now");
-    tenure.confirmed("c", Vec::new());
+    tenure.confirmed("c", Vec::new(), now());
     assert!(tenure.before("c").is_empty());
-    tenure.confirmed("b", ids(&["x"]));
+    tenure.confirmed("b", ids(&["x"]), now());
     assert_eq!(next(&tenure).unwrap().before, ids(&["c"]), "what was said of b is old");
     assert!(next(&tenure).is_none(), "and so is who was behind it");
 }
@@ -49,7 +54,7 @@ fn no_more_go_unseen_than_there_are_tokens_for() {
     }
     assert_eq!(last.unwrap().before.len(), UNSEEN);
     assert!(next(&tenure).is_none());
-    tenure.confirmed("3", Vec::new());
+    tenure.confirmed("3", Vec::new(), now());
     assert_eq!(next(&tenure).unwrap().before[0], "3");
 }
 
@@ -60,7 +65,7 @@ fn the_store_is_asked_for_more_heirs_once() {
     assert!(step.asks_for_heirs);
     assert!(!next(&tenure).unwrap().asks_for_heirs);
     tenure.answered(&step);
-    tenure.confirmed("b", ids(&["c", "d", "e"]));
+    tenure.confirmed("b", ids(&["c", "d", "e"]), now());
     assert!(next(&tenure).unwrap().asks_for_heirs, "d, and not c, who had it");
     assert_eq!(next(&tenure).unwrap().heir, "e");
     assert!(next(&tenure).is_none());
@@ -83,7 +88,7 @@ fn a_late_answer_ends_nothing() {
     let tenure = tenure_of("a", ids(&["b", "c", "d"]));
     next(&tenure);
     next(&tenure);
-    tenure.confirmed("c", Vec::new());
+    tenure.confirmed("c", Vec::new(), now());
     assert!(!tenure.is_lost_by("b", &LossReason::Gone));
     assert_eq!(next(&tenure).unwrap().heir, "d");
 }
@@ -128,4 +133,29 @@ fn what_was_vouched_for_long_ago_is_not_passed_on() {
     assert!(Vouched { sent, valid_for: Duration::from_secs(60) }.is_fresh());
     let renewed_soon = Vouched { sent, valid_for: Duration::from_millis(100) };
     assert!(!renewed_soon.is_fresh());
+}
+
+#[test]
+fn those_who_may_be_on_record_stay_this_keepers() {
+    let claims = Arc::new(Claims::default());
+    let tenure = tenure_of("a", ids(&["b", "c"]));
+    for id in ["a", "b"] {
+        next(&tenure);
+        tenure.remembers(id, claims.enter(id));
+    }
+    assert!(claims.has("a") && claims.has("b"));
+    tenure.confirmed("b", Vec::new(), now());
+    assert!(!claims.has("a") && claims.has("b"), "b is on record now");
+    tenure.confirmed("c", Vec::new(), now());
+    assert!(!claims.has("b"));
+}
+
+#[test]
+fn a_word_of_long_ago_is_none() {
+    let tenure = tenure_of("a", ids(&["b"]));
+    assert!(tenure.lately_heard().is_some());
+    std::thread::sleep(LATELY);
+    assert!(tenure.lately_heard().is_none());
+    tenure.heard(now());
+    assert!(tenure.lately_heard().is_some());
 }

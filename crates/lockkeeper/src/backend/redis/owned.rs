@@ -1,0 +1,86 @@
+//! Which claims this keeper has, from before they are asked for until they are given back.
+//!
+//! The store may name others as this keeper's: those of a task that ended with its runtime, or that
+//! a server restarted from an old snapshot, or a replica that took over, has on record again. They
+//! wait, or hold the name, for nobody.
+
+use super::roll::lock;
+use crate::backend::Moment;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The claims of one keeper, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    ids: Mutex<HashSet<String>>,
+    /// Nobody's, but to stay: until when.
+    detached: Mutex<HashMap<String, Moment>>,
+}
+
+impl Claims {
+    /// Enters a claim before it is asked for, so that whatever the store has of it is known here.
+    pub(super) fn enter(self: &Arc<Self>, id: &str) -> Arc<Owned> {
+        lock(&self.ids).insert(id.to_owned());
+        Arc::new(Owned { claims: self.clone(), id: id.to_owned() })
+    }
+
+    /// Those that this keeper does not have. What the store knows of was entered before it was
+    /// asked for, so one that is not here now has ended, whenever the store was asked.
+    pub(super) fn strays<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let (owned, detached, now) = (lock(&self.ids), lock(&self.detached), Moment::now());
+        let stays = |id: &str| detached.get(id).is_some_and(|until| *until > now);
+        ids.filter(|id| !owned.contains(*id) && !stays(id)).map(str::to_owned).collect()
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.strays(std::iter::once(id)).is_empty()
+    }
+}
+
+/// A claim that this keeper has, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Owned {
+    claims: Arc<Claims>,
+    id: String,
+}
+
+impl Owned {
+    /// It stays in the store for so long, although nobody has it any more.
+    pub(super) fn detach(&self, span: Duration) {
+        let now = Moment::now();
+        let mut detached = lock(&self.claims.detached);
+        if detached.len() == detached.capacity() {
+            detached.retain(|_, until| *until > now);
+        }
+        detached.insert(self.id.clone(), now + span);
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        lock(&self.claims.ids).remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_here_any_more_is_a_stray() {
+        let claims = Arc::new(Claims::default());
+        let (one, two) = (claims.enter("1"), claims.enter("2"));
+        assert_eq!(claims.strays(["1", "2", "3"].into_iter()), ["3"]);
+        let again = one.clone();
+        drop(one);
+        assert!(claims.has("1"), "someone still has it");
+        drop(again);
+        assert!(!claims.has("1"));
+        two.detach(Duration::from_secs(60));
+        drop(two);
+        assert!(claims.has("2"), "it is to stay");
+        claims.enter("4").detach(Duration::ZERO);
+        assert!(!claims.has("4"), "it has stayed for long enough");
+    }
+}

@@ -1,0 +1,67 @@
+//! The largest tokens that this keeper was given.
+
+use crate::backend::redis::roll::lock;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// How many names are remembered, at least; twice as many at most.
+const NAMES: usize = 1024;
+
+/// By name, for those that were held most recently. Should Redis have forgotten a name and its
+/// clock have gone back, at least this keeper sees no token of it twice.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    tokens: Mutex<Tokens>,
+}
+
+#[derive(Debug, Default)]
+struct Tokens {
+    recent: HashMap<String, u64>,
+    /// Those before; dropped when there are enough that are more recent.
+    earlier: HashMap<String, u64>,
+}
+
+impl Known {
+    pub(super) fn of(&self, name: &str) -> u64 {
+        let Tokens { recent, earlier } = &*lock(&self.tokens);
+        recent.get(name).or_else(|| earlier.get(name)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn granted(&self, name: &str, token: u64) {
+        let mut tokens = lock(&self.tokens);
+        if let Some(known) = tokens.recent.get_mut(name) {
+            *known = token.max(*known);
+            return;
+        }
+        if tokens.recent.len() >= NAMES {
+            tokens.earlier = std::mem::take(&mut tokens.recent);
+        }
+        let before = tokens.earlier.remove(name).unwrap_or_default();
+        tokens.recent.insert(name.to_owned(), token.max(before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_known_by_name_and_not_for_ever() {
+        let known = Known::default();
+        known.granted("a", 7);
+        known.granted("a", 5);
+        assert_eq!((known.of("a"), known.of("b")), (7, 0));
+        for number in 0..NAMES {
+            known.granted(&number.to_string(), 1);
+        }
+        assert_eq!(known.of("a"), 7, "among the recent ones still");
+        known.granted("a", 6);
+        assert_eq!(known.of("a"), 7, "it does not shrink");
+        for number in 0..4 * NAMES {
+            known.granted(&number.to_string(), 1);
+            let Tokens { recent, earlier } = &*lock(&known.tokens);
+            assert!(recent.len() + earlier.len() <= 2 * NAMES);
+        }
+        assert_eq!(known.of("a"), 0);
+    }
+}
