@@ -5,9 +5,13 @@ mod crowd;
 mod door;
 mod ensemble;
 mod handover;
+mod numbers;
 mod operator;
+mod outage;
 mod raw;
 mod session;
+mod snapshot;
+mod strangers;
 mod suite;
 mod tap;
 
@@ -35,8 +39,11 @@ fn main() -> Result<()> {
         door::CASES,
         ensemble::CASES,
         handover::CASES,
+        numbers::CASES,
         operator::CASES,
+        outage::CASES,
         session::CASES,
+        strangers::CASES,
     ];
     let mut trials = trials(&lab, Kind::ZooKeeper, &cases);
     let mut server = None;

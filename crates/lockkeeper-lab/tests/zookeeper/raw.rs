@@ -5,6 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+/// What may be done with a node.
+const EVERYTHING: i32 = 31;
+const READ: i32 = 1;
+
 /// A session of its own.
 pub(crate) struct Raw {
     stream: TcpStream,
@@ -54,15 +58,42 @@ impl Raw {
 
     /// Makes a node that ends with this session, or one that stays.
     pub(crate) fn create(&mut self, path: &str, ephemeral: bool) -> Result<()> {
+        self.make(path, i32::from(ephemeral), EVERYTHING).map(drop)
+    }
+
+    /// Makes a node that ends with this session, with a number behind it; returns where it is.
+    pub(crate) fn create_numbered(&mut self, path: &str) -> Result<String> {
+        self.make(path, 3, EVERYTHING)
+    }
+
+    /// Makes a node that stays, which everyone may read and nobody may make others below.
+    pub(crate) fn create_closed(&mut self, path: &str) -> Result<()> {
+        self.make(path, 0, READ).map(drop)
+    }
+
+    fn make(&mut self, path: &str, flags: i32, rights: i32) -> Result<String> {
         let mut body = text(path)?;
         body.extend(text("someone else")?);
         body.extend(1_i32.to_be_bytes());
-        body.extend(31_i32.to_be_bytes());
+        body.extend(rights.to_be_bytes());
         body.extend([text("world")?, text("anyone")?].concat());
-        body.extend(i32::from(ephemeral).to_be_bytes());
-        let (error, _) = self.call(1, &body)?;
+        body.extend(flags.to_be_bytes());
+        let (error, made) = self.call(1, &body)?;
         ensure!(error == 0, "creating {path} gave {error}");
+        said(&made)
+    }
+
+    pub(crate) fn write(&mut self, path: &str, data: &str) -> Result<()> {
+        let body = [text(path)?, text(data)?, (-1_i32).to_be_bytes().to_vec()].concat();
+        let (error, _) = self.call(5, &body)?;
+        ensure!(error == 0, "writing to {path} gave {error}");
         Ok(())
+    }
+
+    pub(crate) fn read(&mut self, path: &str) -> Result<String> {
+        let (error, answer) = self.call(4, &[text(path)?, vec![0]].concat())?;
+        ensure!(error == 0, "reading {path} gave {error}");
+        said(&answer)
     }
 
     pub(crate) fn delete(&mut self, path: &str) -> Result<()> {
@@ -88,6 +119,13 @@ impl Raw {
 
 fn text(text: &str) -> Result<Vec<u8>> {
     Ok([&i32::try_from(text.len())?.to_be_bytes(), text.as_bytes()].concat())
+}
+
+/// The text that an answer begins with.
+fn said(answer: &[u8]) -> Result<String> {
+    let (length, rest) = answer.split_first_chunk().context("no text")?;
+    let length = usize::try_from(i32::from_be_bytes(*length))?;
+    Ok(String::from_utf8_lossy(rest.get(..length).context("short")?).into_owned())
 }
 
 /// What the server says to a word of four letters.

@@ -3,20 +3,25 @@
 use crate::backend::{Claim, Mode};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whose names are used. A lock is shared with the users of one library, never of both: each
-/// finds its own nodes by what stands right before the number, and overlooks the other's.
+/// Whose names are used. A lock is shared with the users of one layout, never of two: each
+/// finds its own nodes by what stands right before the number, and overlooks the others'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Curator's `InterProcessMutex` and `InterProcessReadWriteLock`.
     Curator,
     /// kazoo's `Lock`, `ReadLock` and `WriteLock`.
     Kazoo,
+    /// Curator's `LeaderLatch`, which counts none but its own.
+    Latch,
 }
+
+const ALL: [Layout; 3] = [Layout::Curator, Layout::Kazoo, Layout::Latch];
 
 /// What stands before the number, and what it means.
 const CURATOR: &[(&str, Mode)] =
     &[("lock-", Mode::Exclusive), ("__READ__", Mode::Shared), ("__WRIT__", Mode::Exclusive)];
 const KAZOO: &[(&str, Mode)] = &[("__lock__", Mode::Exclusive), ("__rlock__", Mode::Shared)];
+const LATCH: &[(&str, Mode)] = &[("latch-", Mode::Exclusive)];
 
 /// Precedes the limit in a permit's name: `_c_…-permit-3-lock-0000000042`. With `lock-` behind
 /// it, so that a mutex of Curator's takes its turn among permits.
@@ -30,7 +35,7 @@ pub(super) const NODE: &str = "lock";
 pub(super) struct Entry {
     pub(super) node: String,
     pub(super) mode: Mode,
-    /// Counted by the parent; after the largest comes the smallest.
+    /// Counted by the parent.
     pub(super) number: i32,
     /// Another of the same number may come before it or after.
     pub(super) may_be_doubled: bool,
@@ -46,6 +51,7 @@ impl Layout {
             (Self::Curator, Mode::Permit { of }, _) => format!("permit-{of}-lock-"),
             (Self::Kazoo, Mode::Shared, _) => "__rlock__".to_owned(),
             (Self::Kazoo, ..) => "__lock__".to_owned(),
+            (Self::Latch, ..) => "latch-".to_owned(),
         };
         self.start(claim) + &marker
     }
@@ -55,62 +61,99 @@ impl Layout {
         let id = claim.id.to_string();
         match self {
             Self::Kazoo => id,
-            Self::Curator => {
+            Self::Curator | Self::Latch => {
                 let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
                 format!("_c_{}-", parts.join("-"))
             }
         }
     }
 
+    fn markers(self) -> &'static [(&'static str, Mode)] {
+        match self {
+            Self::Curator => CURATOR,
+            Self::Kazoo => KAZOO,
+            Self::Latch => LATCH,
+        }
+    }
+
+    /// As a URL says it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Curator => "curator",
+            Self::Kazoo => "kazoo",
+            Self::Latch => "latch",
+        }
+    }
+
     /// The claims among the children of a lock, in their order.
     ///
     /// # Errors
-    /// When there are claims of the other library: neither side would wait for the other.
+    /// When there are nodes of another layout or recipe: neither side would wait for the other.
     pub(super) fn entries(self, children: Vec<String>) -> Result<Vec<Entry>> {
-        let (own, foreign) = match self {
-            Self::Curator => (CURATOR, KAZOO),
-            Self::Kazoo => (KAZOO, CURATOR),
-        };
         let mut entries = Vec::with_capacity(children.len());
         for node in children {
-            if let Some((mode, number, marker)) = read(&node, own) {
+            if let Some((mode, number, marker)) = read(&node, self.markers()) {
                 let may_be_doubled = may_be_doubled(marker);
                 entries.push(Entry { node, mode, number, may_be_doubled });
-            } else if read(&node, foreign).is_some() || node == NODE {
-                return Err(self.mixed(&node));
+            } else if let Some(error) = self.stranger(&node) {
+                return Err(error);
             } else {
                 tracing::debug!(node, "a child of a lock that is no claim");
             }
         }
-        // Whichever number is taken for the start, the order is right as long as no two numbers
-        // are half the circle apart.
-        if let Some(start) = entries.first().map(|entry| entry.number) {
-            entries.sort_by_key(|entry| entry.number.wrapping_sub(start));
-        }
+        entries.sort_by_key(|entry| entry.number);
         Ok(entries)
     }
 
-    fn mixed(self, node: &str) -> Error {
-        let (ours, theirs) = match self {
-            Self::Curator => ("Curator's", "layout=kazoo"),
-            Self::Kazoo => ("kazoo's", "layout=curator"),
+    /// What is wrong where a lock has this child, which is no claim of this layout.
+    fn stranger(self, node: &str) -> Option<Error> {
+        let other = ALL.into_iter().find(|layout| read(node, layout.markers()).is_some());
+        let here = match other {
+            Some(other) => format!("say ?layout={} here", other.name()),
+            None if node == NODE => "say ?recipe=ephemeral here".to_owned(),
+            None => format!("{} has it", recipe_of(node)?),
         };
-        let there = if node == NODE { "recipe=ephemeral" } else { theirs };
-        Error::new(
-            ErrorKind::Config,
-            format!(
-                "the lock is also used otherwise than in {ours} layout, and neither side would \
-                 wait for the other: say ?{there} here, or use another name there"
-            ),
-        )
-        .with("node", node)
+        let message = format!(
+            "the lock is also used otherwise than in the layout {}, and neither side would wait \
+             for the other: {here}, or use another name",
+            self.name()
+        );
+        Some(Error::new(ErrorKind::Config, message).with("node", node))
     }
 }
 
-/// The number of a claim's node, in whichever layout; `None` where another may have the same.
+/// Whose node it is, where it belongs to a recipe that none of our layouts shares.
+///
+/// Not every child does: with other libraries a lock may well be below another.
+fn recipe_of(node: &str) -> Option<&'static str> {
+    let is_numbered = || {
+        let (start, number) = node.split_at_checked(node.len().checked_sub(10)?)?;
+        let is_one = start.ends_with(['-', '_']) && number.bytes().all(|c| c.is_ascii_digit());
+        is_one.then_some(())
+    };
+    let is_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+    if matches!(node, "locks" | "leases") {
+        Some("Curator's InterProcessSemaphoreV2 or InterProcessSemaphoreMutex")
+    } else if node.len() == 32 && node.bytes().all(is_hex) {
+        Some("kazoo's Semaphore")
+    } else {
+        is_numbered().map(|()| "another recipe")
+    }
+}
+
+/// The number of a claim's node, in whichever layout.
+pub(super) fn number_of(node: &str) -> Option<i32> {
+    read_any(node).map(|(_, number, _)| number)
+}
+
+/// The same; `None` where another may have the same.
 pub(super) fn only_number(node: &str) -> Option<i32> {
-    let (_, number, marker) = read(node, CURATOR).or_else(|| read(node, KAZOO))?;
+    let (_, number, marker) = read_any(node)?;
     (!may_be_doubled(marker)).then_some(number)
+}
+
+fn read_any(node: &str) -> Option<(Mode, i32, &'static str)> {
+    ALL.into_iter().find_map(|layout| read(node, layout.markers()))
 }
 
 /// Curator lets a writer that also reads reuse its number.
@@ -173,31 +216,44 @@ mod tests {
             (Layout::Curator, Mode::Permit { of: 3 }),
             (Layout::Kazoo, Mode::Exclusive),
             (Layout::Kazoo, Mode::Shared),
+            (Layout::Latch, Mode::Exclusive),
         ] {
             for sided in [false, true] {
                 let node = layout.prefix(&claim(mode, sided)) + "0000000042";
                 let entries = layout.entries(vec![node.clone()]).unwrap();
                 assert_eq!((entries[0].mode, entries[0].number), (mode, 42), "{node}");
-                let other = if layout == Layout::Kazoo { Layout::Curator } else { Layout::Kazoo };
-                assert_eq!(other.entries(vec![node]).unwrap_err().kind(), ErrorKind::Config);
+                for other in ALL.into_iter().filter(|other| *other != layout) {
+                    let error = other.entries(vec![node.clone()]).unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Config);
+                    assert!(error.to_string().contains(layout.name()), "{error}");
+                }
             }
         }
     }
 
     #[test]
-    fn numbers_are_in_order_across_the_wrap() {
-        let node = |number: &str| format!("_c_0-lock-{number}");
-        let children =
-            ["2147483647", "-2147483647", "2147483646", "-2147483648"].map(node).to_vec();
-        let numbers: Vec<i32> =
-            Layout::Curator.entries(children).unwrap().iter().map(|entry| entry.number).collect();
-        assert_eq!(numbers, [i32::MAX - 1, i32::MAX, i32::MIN, i32::MIN + 1]);
+    fn what_is_no_claim_is_passed_over() {
+        let children = ["42", "order-42", "lock-", "lock-12", "lock-00000000zz", "a%2Fb"];
+        let children = children.map(str::to_owned).to_vec();
+        assert_eq!(Layout::Curator.entries(children).unwrap(), []);
     }
 
     #[test]
-    fn what_is_no_claim_is_passed_over() {
-        let children = ["locks", "leases", "lock-", "lock-12", "x-1-0000000001", "lock-00000000zz"];
-        let children = children.map(str::to_owned).to_vec();
-        assert_eq!(Layout::Curator.entries(children).unwrap(), []);
+    fn nodes_of_other_recipes_are_reported() {
+        for (node, whose) in [
+            ("locks", "InterProcessSemaphoreV2"),
+            ("leases", "InterProcessSemaphoreV2"),
+            ("0123456789abcdef0123456789abcdef", "kazoo's Semaphore"),
+            ("x-72057594037927936-0000000001", "another recipe"),
+            ("n_0000000000", "another recipe"),
+            ("lock", "recipe=ephemeral"),
+        ] {
+            for layout in ALL {
+                let error = layout.entries(vec![node.to_owned()]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config);
+                assert!(error.to_string().contains(whose), "{error}");
+                assert_eq!(error.detail("node"), Some(node));
+            }
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! A claim that is held: one node.
 
+use super::layout::Layout;
+use super::numbers::{self, Age};
 use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
-use super::{broken, record, single};
+use super::{broken, layout, record, single};
 use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +19,27 @@ pub(super) struct Held {
     pub(super) id: ClaimId,
     pub(super) parent: String,
     pub(super) path: String,
-    /// The version of `parent` on which it depends that the node is ours, where the name alone
-    /// does not tell.
-    pub(super) seal: Option<i32>,
+    pub(super) kin: Kin,
     pub(super) czxid: i64,
     /// What the node said when it was made.
     pub(super) record: String,
     pub(super) valid_for: Duration,
     /// The URL, for errors.
     pub(super) shown: Arc<str>,
+    /// A child beside it that should not be there, as the last renewal found it.
+    pub(super) stranger: Option<String>,
+    /// A release was sent and not answered: whether it was done is not known.
+    pub(super) asked_to_go: bool,
+}
+
+/// What else is below the same parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kin {
+    /// Other claims, each with a number.
+    Numbered(Layout),
+    /// Nothing. The name alone does not tell whose the node is: it is ours as long as the parent
+    /// has this version.
+    Sealed(i32),
 }
 
 impl Held {
@@ -37,37 +51,80 @@ impl Held {
         Grant { lease: Box::new(self), token, sent, valid_for }
     }
 
-    /// Deletes the node. An error means that it may still be there, but will not stay.
-    async fn delete(&self) -> Result<(), Fault> {
+    /// Deletes the node: whether it was there. An error means that it may still be, but will not
+    /// stay.
+    async fn delete(&mut self) -> Result<bool, Fault> {
         self.session.let_go(self.id);
-        let deleted = match self.seal {
-            None => self.session.call(Request::delete(&self.path)).await.map(drop),
-            Some(seal) => {
+        let mut deleted = self.ask_to_go().await;
+        if matches!(deleted, Err(Fault::Unanswered(_))) {
+            // It may have been done, and then there is nothing to be found the next time.
+            self.asked_to_go = true;
+            deleted = self.ask_to_go().await;
+        }
+        match deleted {
+            Ok(there) => {
+                self.session.strike_off(self.id);
+                Ok(there || self.asked_to_go)
+            }
+            Err(Fault::Over) => {
+                self.session.strike_off(self.id);
+                Ok(self.asked_to_go)
+            }
+            Err(fault) => {
+                self.session.doom(self.id);
+                Err(fault)
+            }
+        }
+    }
+
+    async fn ask_to_go(&self) -> Result<bool, Fault> {
+        let deleted = match self.kin {
+            Kin::Numbered(_) => {
+                self.session.call_once(Request::delete(&self.path)).await.map(|_| true)
+            }
+            Kin::Sealed(seal) => {
                 let delete = Request::delete_sealed(&self.path, &self.parent, seal);
-                let deleted = self.session.call(delete).await;
+                let deleted = self.session.call_once(delete).await;
                 match deleted.and_then(|answer| answer.all_done()) {
                     // Someone wrote to the lock's node; whether we hold it is to be seen.
                     Err(fault) if fault.is(refusal::BAD_VERSION) => {
                         single::remove(&self.session, &self.parent, self.id).await
                     }
-                    deleted => deleted,
+                    deleted => deleted.map(|()| true),
                 }
             }
         };
         match deleted {
-            Err(fault @ Fault::Unanswered(_)) => {
-                self.session.doom(self.id);
-                Err(fault)
-            }
-            Err(Fault::Refused(code)) if code != refusal::NO_NODE => {
-                self.session.doom(self.id);
-                Err(Fault::Refused(code))
-            }
-            _ => {
-                self.session.strike_off(self.id);
-                Ok(())
-            }
+            Err(fault) if fault.is(refusal::NO_NODE) => Ok(false),
+            deleted => deleted,
         }
+    }
+
+    /// Has the lock's numbers start over where it is time, if we were the last.
+    async fn close_the_door(&self) {
+        let Kin::Numbered(_) = self.kin else { return };
+        let age = layout::number_of(&self.path).map_or(Age::Ended, Age::of);
+        if age != Age::Young {
+            // If it fails, whoever comes next will see to it.
+            let _ = numbers::start_over(&self.session, &self.parent, None).await;
+        }
+    }
+
+    /// Whether someone has come who does not see our node, and goes in beside us.
+    ///
+    /// Not at first sight: one of ours that came with another recipe or layout sees us, and goes
+    /// again at once.
+    fn is_disturbed(&mut self, children: Vec<String>) -> Option<LossReason> {
+        let problem = match self.kin {
+            Kin::Numbered(layout) => layout.entries(children).err(),
+            Kin::Sealed(_) => single::others(&self.parent, &children),
+        };
+        let node = problem.as_ref().and_then(|problem| problem.detail("node"));
+        let before = std::mem::replace(&mut self.stranger, node.map(str::to_owned));
+        if node.is_none() || before.as_deref() != node {
+            return None;
+        }
+        problem.map(|problem| LossReason::Broken { reason: problem.to_string() })
     }
 }
 
@@ -75,8 +132,13 @@ impl Held {
 impl Lease for Held {
     async fn renew(&mut self) -> Result<Standing> {
         let sent = Moment::now();
-        let request = Request::exists(&self.path, false);
-        match self.session.call_surely(&self.path, request).await.and_then(|found| found.stat()) {
+        let requests = [Request::exists(&self.path, false), Request::children(&self.parent)];
+        let [found, listed] = self.session.call_all_surely(&self.path, requests).await;
+        let children = listed.and_then(|answer| answer.children()).unwrap_or_default();
+        if let Some(reason) = self.is_disturbed(children) {
+            return Ok(Standing::Lost(reason));
+        }
+        match found.and_then(|found| found.stat()) {
             Ok(stat) if stat.czxid == self.czxid && stat.owner == self.session.id() => {
                 self.session.renewed(self.id, sent + self.valid_for);
                 Ok(Standing::HeldFor(self.valid_for))
@@ -92,7 +154,13 @@ impl Lease for Held {
     }
 
     async fn release(&mut self, _: Duration) -> Result<()> {
-        self.delete().await.map_err(|fault| fault.explain(&self.shown))
+        let there = self.delete().await.map_err(|fault| fault.explain(&self.shown))?;
+        self.close_the_door().await;
+        if there {
+            return Ok(());
+        }
+        let message = format!("{} no longer had the claim when it was given back", self.shown);
+        Err(Error::new(ErrorKind::Lost, message))
     }
 
     fn watch(&mut self, alarm: Alarm) {

@@ -46,6 +46,16 @@ fn admitted(modes: impl Iterator<Item = Mode>) -> usize {
     count
 }
 
+/// Puts the claim with the node `own` behind those that have its number. ZooKeeper gives a number
+/// once, but a node made by hand may have any: it is not known to have come later.
+pub(super) fn give_way(entries: &mut [Entry], own: &str) {
+    if let Some(index) = entries.iter().position(|entry| entry.node == own) {
+        let number = entries[index].number;
+        let same = entries[index..].iter().take_while(|entry| entry.number == number).count();
+        entries[index..index + same].rotate_left(1);
+    }
+}
+
 /// How the claim with the node `own` stands.
 pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
     let Some(index) = entries.iter().position(|entry| entry.node == own) else {
@@ -58,7 +68,8 @@ pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
     let before = &entries[..index];
     let behind = behind(before, entries[index].mode);
     // A number that may be there twice can have another before us that we have not seen.
-    let settled = !before.iter().any(|entry| entry.may_be_doubled);
+    let doubled = entries[..=index].windows(2).any(|pair| pair[0].number == pair[1].number);
+    let settled = !doubled && !before.iter().any(|entry| entry.may_be_doubled);
     Standing::Waits { place: index - holders + 1, behind, settled }
 }
 
@@ -131,6 +142,23 @@ mod tests {
         ] {
             assert_eq!(holders(&line(&modes)), expected, "{modes:?}");
         }
+    }
+
+    #[test]
+    fn of_equal_numbers_ours_is_the_last() {
+        let mut entries = line(&[WRITER, WRITER, WRITER, WRITER]);
+        entries[1].number = 2;
+        entries[2].number = 2;
+        for own in ["1", "2"] {
+            give_way(&mut entries, own);
+            let Standing::Waits { place: 2, behind, settled: false } = standing(&entries, own)
+            else {
+                panic!("{own}: {entries:?}");
+            };
+            assert_ne!(behind, [own]);
+        }
+        give_way(&mut entries, "0");
+        assert_eq!(standing(&entries, "0"), Standing::Holds);
     }
 
     #[test]

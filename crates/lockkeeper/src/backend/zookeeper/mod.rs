@@ -52,6 +52,7 @@ mod known;
 mod layout;
 mod lease;
 mod line;
+mod numbers;
 mod options;
 mod path;
 mod queue;
@@ -121,7 +122,8 @@ impl Backend for ZooKeeper {
         };
         // What kazoo calls a semaphore has nodes elsewhere, which its locks do not look at.
         let permits = capability.permits && self.0.layout == Layout::Curator;
-        Capability { permits, ..capability }
+        let shared = capability.shared && self.0.layout != Layout::Latch;
+        Capability { permits, shared, ..capability }
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
@@ -184,6 +186,16 @@ impl Inspector for ZooKeeper {
     }
 }
 
+/// What became of a node that was to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    There,
+    /// We may not make it.
+    NotByUs,
+    /// One above it was removed meanwhile, as ZooKeeper does with containers that are empty.
+    Vanished,
+}
+
 impl Shared {
     /// How long a claim is valid without a renewal.
     fn valid_for(&self, session: &Session, claim: &Claim) -> Duration {
@@ -203,27 +215,51 @@ impl Shared {
     /// Makes a node and all above it, as far as they are not there. ZooKeeper removes them some
     /// time after the last claim went.
     async fn make(&self, session: &Session, path: &str) -> Result<(), Fault> {
-        let nodes = path::ancestors(path).chain([path]);
-        let make = |node| Request::create(node, &[], Kind::Container, self.access);
-        for coming in session.ask_all(nodes.map(make)) {
-            match session.answer(coming).await {
-                Ok(_) => {}
-                Err(fault) if fault.is(refusal::NODE_EXISTS) => {}
-                // One above it that others may not write to may well be there.
-                Err(fault) if fault.is(refusal::NO_AUTH) => {}
-                Err(fault) => return Err(fault),
+        /// How often one may vanish that was there.
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            match self.make_once(session, path).await? {
+                Made::There => return Ok(()),
+                Made::Vanished => {}
+                // It may well be there, though we may not make it.
+                Made::NotByUs => {
+                    return match session.call(Request::exists(path, false)).await {
+                        Err(fault) if fault.is(refusal::NO_NODE) => {
+                            Err(Fault::Refused(refusal::NO_AUTH))
+                        }
+                        other => other.map(drop),
+                    };
+                }
             }
         }
-        match session.call(Request::exists(path, false)).await {
-            Err(fault) if fault.is(refusal::NO_NODE) => Err(Fault::Refused(refusal::NO_AUTH)),
-            other => other.map(drop),
+        Err(Fault::Unanswered("nodes that are made for a lock vanish at once".into()))
+    }
+
+    async fn make_once(&self, session: &Session, path: &str) -> Result<Made, Fault> {
+        let nodes = path::ancestors(path).chain([path]);
+        let make = |node| Request::create(node, &[], Kind::Container, self.access);
+        let mut above = Made::There;
+        for coming in session.ask_all(nodes.map(make)) {
+            above = match session.answer(coming).await {
+                Ok(_) => Made::There,
+                Err(fault) if fault.is(refusal::NODE_EXISTS) => Made::There,
+                // Whether it is there is not told to those who may not make it.
+                Err(fault) if fault.is(refusal::NO_AUTH) => Made::NotByUs,
+                // The one above is not there, or not any more.
+                Err(fault) if fault.is(refusal::NO_NODE) => match above {
+                    Made::NotByUs => return Err(Fault::Refused(refusal::NO_AUTH)),
+                    Made::There | Made::Vanished => return Ok(Made::Vanished),
+                },
+                Err(fault) => return Err(fault),
+            };
         }
+        Ok(above)
     }
 
     async fn withdraw(&self, session: &Session, claim: &Claim) -> Result<(), Fault> {
         let parent = path::of(&self.root, &claim.name);
         if self.recipe == Recipe::Ephemeral {
-            single::remove(session, &parent, claim.id).await?;
+            single::remove(session, &parent, claim.id).await.map(drop)?;
             session.strike_off(claim.id);
             return Ok(());
         }

@@ -80,9 +80,10 @@ impl Options {
         let layout = match option("layout").unwrap_or("curator") {
             "curator" => Layout::Curator,
             "kazoo" => Layout::Kazoo,
+            "latch" => Layout::Latch,
             other => {
                 return Err(config(&format!(
-                    "zookeeper:// has no layout {other:?}: it has curator and kazoo"
+                    "zookeeper:// has no layout {other:?}: it has curator, kazoo and latch"
                 )));
             }
         };

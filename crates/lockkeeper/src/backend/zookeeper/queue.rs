@@ -2,8 +2,10 @@
 
 use super::Shared;
 use super::jute::Stat;
-use super::lease::Held;
+use super::layout;
+use super::lease::{Held, Kin};
 use super::line::{self, Standing};
+use super::numbers::Age;
 use super::record;
 use super::request::{Kind, Request};
 use super::session::Session;
@@ -44,12 +46,30 @@ impl From<Error> for Stop {
 }
 
 /// Our node, and who else was there when a request that was sent then looked.
-struct Place {
+pub(super) struct Place {
     path: String,
     stat: Stat,
     record: String,
-    queue: Queue,
+    pub(super) queue: Queue,
     sent: Moment,
+}
+
+impl Place {
+    fn node(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Whether the numbers of the queue are so near their end that we must not stay in it.
+    fn is_to_be_left(&self, standing: &Standing) -> bool {
+        let number = layout::number_of(self.node()).unwrap_or(-1);
+        // Libraries that compare them as text take the negative for the first.
+        let lost = self.queue.entries.iter().any(|entry| entry.number < 0);
+        match Age::of(number) {
+            Age::Young | Age::Late => lost,
+            Age::Closing => lost || matches!(standing, Standing::Waits { .. }),
+            Age::Ended => true,
+        }
+    }
 }
 
 impl Attempt<'_> {
@@ -61,7 +81,15 @@ impl Attempt<'_> {
         }
         let mut place = self.enter().await?;
         loop {
-            match self.standing(&place) {
+            let standing = self.standing(&place);
+            if place.is_to_be_left(&standing) {
+                if !self.step_back(place).await? {
+                    return Ok(None);
+                }
+                place = self.enter().await?;
+                continue;
+            }
+            match standing {
                 Standing::Holds => return Ok(Some(self.grant(place))),
                 // Someone deleted our node.
                 Standing::Absent => place = self.enter().await?,
@@ -121,7 +149,9 @@ impl Attempt<'_> {
                     let queue = Queue::default();
                     let mut place = Place { path, stat, record: data, queue, sent };
                     match listed {
-                        Ok(answer) => place.queue = self.queue(answer.listing()?)?,
+                        Ok(answer) => {
+                            place.queue = self.queue(answer.listing()?, place.node())?;
+                        }
                         Err(Fault::Unanswered(_)) => self.look_again(&mut place).await?,
                         Err(fault) => return Err(fault.into()),
                     }
@@ -150,14 +180,14 @@ impl Attempt<'_> {
         loop {
             let (sent, listing) = self.list().await?;
             let Some((children, parent)) = listing else { return Ok(None) };
-            let Some(node) = children.iter().find(|child| child.starts_with(start)) else {
+            let Some(node) = children.iter().find(|child| child.starts_with(start)).cloned() else {
                 return Ok(None);
             };
             let path = format!("{}/{node}", self.parent);
             self.session.found(self.claim.id, &path);
             match self.session.call(Request::exists(&path, false)).await {
                 Ok(answer) => {
-                    let (stat, queue) = (answer.stat()?, self.queue((children, parent))?);
+                    let (stat, queue) = (answer.stat()?, self.queue((children, parent), &node)?);
                     return Ok(Some(Place { path, stat, record: data.to_owned(), queue, sent }));
                 }
                 Err(fault) if fault.is(refusal::NO_NODE) => return Ok(None),
@@ -167,14 +197,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// The claims in a listing of the lock's node.
-    fn queue(&self, (children, parent): (Vec<String>, Stat)) -> Result<Queue> {
-        Ok(Queue { made: parent.czxid, entries: self.shared.layout.entries(children)? })
+    /// The claims in a listing of the lock's node, in which ours is called `own`.
+    fn queue(&self, (children, parent): (Vec<String>, Stat), own: &str) -> Result<Queue> {
+        let mut entries = self.shared.layout.entries(children)?;
+        line::give_way(&mut entries, own);
+        Ok(Queue { made: parent.czxid, entries })
     }
 
     /// Who is there now, as the leader sees it: also after the connection broke. `None` where
     /// there is no such lock.
-    async fn list(&self) -> Result<(Moment, Option<(Vec<String>, Stat)>), Fault> {
+    pub(super) async fn list(&self) -> Result<(Moment, Option<(Vec<String>, Stat)>), Fault> {
         let begin = Moment::now();
         loop {
             let sent = Moment::now();
@@ -197,7 +229,7 @@ impl Attempt<'_> {
     async fn look_again(&self, place: &mut Place) -> Result<(), Stop> {
         let (sent, listing) = self.list().await?;
         place.queue = match listing {
-            Some(listing) => self.queue(listing)?,
+            Some(listing) => self.queue(listing, place.node())?,
             None => Queue::default(),
         };
         // Also for the others of this keeper, should we hold it now.
@@ -207,13 +239,12 @@ impl Attempt<'_> {
     }
 
     fn standing(&self, place: &Place) -> Standing {
-        let node = place.path.rsplit('/').next().unwrap_or_default();
         // A node of that name that another session made is not ours.
         if place.stat.owner != self.session.id() {
             return Standing::Absent;
         }
         let entries = &place.queue.entries;
-        match line::standing(entries, node) {
+        match line::standing(entries, place.node()) {
             Standing::Waits { place: number, settled, .. } if self.barging => {
                 let behind = entries.first().map(|entry| entry.node.clone());
                 Standing::Waits { place: number, behind: behind.into_iter().collect(), settled }
@@ -274,7 +305,7 @@ impl Attempt<'_> {
     }
 
     /// Gives up our place.
-    async fn leave(&self, place: &Place) -> Result<Option<Grant>, Stop> {
+    pub(super) async fn leave(&self, place: &Place) -> Result<Option<Grant>, Stop> {
         match self.session.call(Request::delete(&place.path)).await {
             Ok(_) | Err(Fault::Over) => {}
             Err(fault) if fault.is(refusal::NO_NODE) => {}
@@ -297,11 +328,13 @@ impl Attempt<'_> {
             id: self.claim.id,
             parent: self.parent.clone(),
             path: place.path,
-            seal: None,
+            kin: Kin::Numbered(self.shared.layout),
             czxid: place.stat.czxid,
             record: place.record,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
+            stranger: None,
+            asked_to_go: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What can be asked of ZooKeeper, and what it answers.
 
 use super::jute::{Packet, Reader, Stat};
-use super::trouble::Fault;
+use super::trouble::{Fault, refusal};
 
 /// The numbers of requests in the protocol.
 mod code {
@@ -10,6 +10,7 @@ mod code {
     pub(super) const EXISTS: i32 = 3;
     pub(super) const GET_DATA: i32 = 4;
     pub(super) const SET_DATA: i32 = 5;
+    pub(super) const GET_ACL: i32 = 6;
     pub(super) const GET_CHILDREN: i32 = 12;
     pub(super) const SYNC: i32 = 9;
     pub(super) const PING: i32 = 11;
@@ -24,6 +25,8 @@ mod code {
 /// What comes back with what nobody asked for by number.
 pub(super) const EVENT: i32 = -1;
 const PING: i32 = -2;
+/// Every right there is.
+const EVERYTHING: i32 = 31;
 pub(super) const AUTH: i32 = -4;
 
 /// Any version will do.
@@ -63,7 +66,6 @@ impl Request {
             Kind::Sequential => (code::CREATE, 3),
             Kind::Container => (code::CREATE_CONTAINER, 4),
         };
-        const EVERYTHING: i32 = 31;
         let (scheme, id) = match access {
             Access::Open => ("world", "anyone"),
             Access::Creator => ("auth", ""),
@@ -129,6 +131,30 @@ impl Request {
         request
     }
 
+    /// Who may do what with a node.
+    pub(super) fn rights(path: &str) -> Self {
+        let mut request = Self::new(code::GET_ACL);
+        request.0.text(path);
+        request
+    }
+
+    /// Deletes a node that nobody is below and makes another of the same name, with these data
+    /// and rights: both or neither, if it still has this version.
+    pub(super) fn make_anew(path: &str, data: &[u8], version: i32, rights: &Rights) -> Self {
+        // One that someone gave rights of his own to was not to come and go by itself.
+        let (kind, flags) =
+            if rights.are_simple() { (code::CREATE_CONTAINER, 4) } else { (code::CREATE_ALONE, 0) };
+        let mut request = Self::new(code::MULTI);
+        request.part(code::DELETE).text(path).int(version);
+        request.part(kind).text(path).bytes(data);
+        request.0.int(i32::try_from(rights.0.len()).unwrap_or(i32::MAX));
+        for (what, scheme, id) in &rights.0 {
+            request.0.int(*what).text(scheme).text(id);
+        }
+        request.0.int(flags).int(-1).flag(true).int(-1);
+        request
+    }
+
     /// Makes a node, and raises the version of `seal` by writing `data` to it: both or neither, if
     /// that still has this version.
     pub(super) fn create_sealing(create: Self, seal: &str, data: &[u8], version: i32) -> Self {
@@ -191,6 +217,22 @@ impl Request {
     }
 }
 
+/// Who may do what with a node: what, a scheme, and whom it means there.
+#[derive(Debug)]
+pub(super) struct Rights(Vec<(i32, String, String)>);
+
+impl Rights {
+    /// Whether they are such as a node gets that is made by whoever needs it.
+    fn are_simple(&self) -> bool {
+        matches!(&self.0[..], [(EVERYTHING, ..)])
+    }
+
+    /// Whether they were told to us in full: to those who may not change them, passwords are not.
+    fn are_whole(&self) -> bool {
+        !self.0.iter().any(|(_, scheme, id)| scheme == "digest" && id.ends_with(":x"))
+    }
+}
+
 /// An answer: what came behind its header, if it was no refusal.
 #[derive(Debug)]
 pub(super) struct Answer(pub(super) Vec<u8>);
@@ -229,6 +271,16 @@ impl Answer {
 
     pub(super) fn data(&self) -> Result<(Vec<u8>, Stat), Fault> {
         self.read(|reader| Some((reader.bytes()?.to_vec(), reader.stat()?)))
+    }
+
+    /// Who may do what; refused where not all of it was told.
+    pub(super) fn rights(&self) -> Result<Rights, Fault> {
+        let one = |reader: &mut Reader<'_>| Some((reader.int()?, reader.text()?, reader.text()?));
+        let rights = self.read(|reader| {
+            let count = reader.int()?.max(0);
+            (0..count).map(|_| one(reader)).collect::<Option<Vec<_>>>().map(Rights)
+        })?;
+        if rights.are_whole() { Ok(rights) } else { Err(Fault::Refused(refusal::NO_AUTH)) }
     }
 
     pub(super) fn children(&self) -> Result<Vec<String>, Fault> {

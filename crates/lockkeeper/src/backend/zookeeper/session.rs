@@ -143,17 +143,51 @@ impl Session {
     /// As [`call`](Self::call), and makes sure that the answer is not older than now: neither
     /// what it says of a node, nor that the session is alive.
     pub(super) async fn call_surely(&self, path: &str, request: Request) -> Result<Answer, Fault> {
+        let [answer] = self.call_all_surely(path, [request]).await;
+        answer
+    }
+
+    /// As [`call_surely`](Self::call_surely), for several at once.
+    pub(super) async fn call_all_surely<const N: usize>(
+        &self,
+        path: &str,
+        requests: [Request; N],
+    ) -> [Result<Answer, Fault>; N] {
         let begin = Moment::now();
         loop {
-            self.connected().await?;
-            let [synced, coming] = self.ask([Request::sync(path), request.clone()]);
-            let answer = self.answer(coming).await;
-            let answer = self.answer(synced).await.and(answer);
-            match answer {
-                Err(Fault::Unanswered(_)) if self.may_try_again(begin) => {}
-                answer => return answer,
+            let fault = match self.call_all_once(path, &requests).await {
+                Ok(answers) => return answers,
+                Err(fault) => fault,
+            };
+            if !matches!(fault, Fault::Unanswered(_)) || !self.may_try_again(begin) {
+                return std::array::from_fn(|_| Err(fault.clone()));
             }
         }
+    }
+
+    async fn call_all_once<const N: usize>(
+        &self,
+        path: &str,
+        requests: &[Request; N],
+    ) -> Result<[Result<Answer, Fault>; N], Fault> {
+        self.connected().await?;
+        let all = std::iter::once(Request::sync(path)).chain(requests.iter().cloned());
+        let mut coming = self.ask_all(all);
+        // Answers come in order. With the last the others are there, and we are woken once.
+        let mut answers = Vec::with_capacity(N + 1);
+        while let Some(last) = coming.pop() {
+            match self.answer(last).await {
+                Err(fault @ Fault::Unanswered(_)) => return Err(fault),
+                answer => answers.push(answer),
+            }
+        }
+        // The first was the `sync`, whose answer came off last.
+        if let Some(Err(fault)) = answers.pop() {
+            return Err(fault);
+        }
+        answers.reverse();
+        // There are as many as were asked for.
+        answers.try_into().map_err(|_| Fault::Unanswered("an answer is missing".into()))
     }
 
     /// Whether there is time left for a request that failed.

@@ -6,7 +6,8 @@
 
 use super::Shared;
 use super::layout::NODE;
-use super::lease::Held;
+use super::lease::{Held, Kin};
+use super::numbers::{self, Age};
 use super::queue::Stop;
 use super::record;
 use super::request::{Kind, Request};
@@ -60,6 +61,10 @@ impl Attempt<'_> {
             silent = None;
             match found {
                 Found::Nothing => self.shared.make(self.session, &self.parent).await?,
+                // Versions are numbers too, and the one before zero means any.
+                Found::Free(_, version) if Age::of(version) != Age::Young => {
+                    numbers::start_over(self.session, &self.parent, None).await?;
+                }
                 Found::Free(said, version) => {
                     if let Some(grant) = self.take(&path, &said, version).await? {
                         return Ok(Some(grant));
@@ -106,10 +111,10 @@ impl Attempt<'_> {
     /// There is a child other than the node, or the node came or went just now.
     async fn others(&self) -> Result<Found, Stop> {
         match self.session.call(Request::children(&self.parent)).await {
-            Ok(answer) if answer.children()?.iter().any(|child| child != NODE) => {
-                Err(mixed(&self.parent).into())
-            }
-            Ok(_) => Ok(Found::Changing),
+            Ok(answer) => match others(&self.parent, &answer.children()?) {
+                Some(error) => Err(error.into()),
+                None => Ok(Found::Changing),
+            },
             Err(fault) if fault.is(refusal::NO_NODE) => Ok(Found::Changing),
             Err(fault) => Err(fault.into()),
         }
@@ -154,19 +159,21 @@ impl Attempt<'_> {
             id: self.claim.id,
             parent: self.parent.clone(),
             path: path.to_owned(),
-            seal: Some(seal),
+            kin: Kin::Sealed(seal),
             czxid: stat.czxid,
             record: data,
             valid_for: self.shared.valid_for(self.session, self.claim),
             shown: self.shared.shown.clone(),
+            stranger: None,
+            asked_to_go: false,
         };
         self.session.hold(held.id, sent + held.valid_for);
         Ok(Some(held.grant(sent)))
     }
 }
 
-/// Deletes the node of a claim if it is there, and no other's.
-pub(super) async fn remove(session: &Session, parent: &str, id: ClaimId) -> Result<(), Fault> {
+/// Deletes the node of a claim if it is there, and no other's: whether it was.
+pub(super) async fn remove(session: &Session, parent: &str, id: ClaimId) -> Result<bool, Fault> {
     let path = format!("{parent}/{NODE}");
     loop {
         session.connected().await?;
@@ -178,24 +185,26 @@ pub(super) async fn remove(session: &Session, parent: &str, id: ClaimId) -> Resu
         let node = session.answer(node).await.and_then(|answer| answer.data());
         let version = match (lock, node) {
             (Ok(lock), Ok((data, _))) if record::is_of(&data, &id.to_string()) => lock.version,
-            (Ok(_), Ok(_)) => return Ok(()),
-            (Err(fault), _) | (_, Err(fault)) if fault.is(refusal::NO_NODE) => return Ok(()),
+            (Ok(_), Ok(_)) => return Ok(false),
+            (Err(fault), _) | (_, Err(fault)) if fault.is(refusal::NO_NODE) => return Ok(false),
             (Err(fault), _) | (_, Err(fault)) => return Err(fault),
         };
         let delete = Request::delete_sealed(&path, parent, version);
         match session.call(delete).await.and_then(|answer| answer.all_done()) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(fault) if fault.is(refusal::BAD_VERSION) || fault.is(refusal::NO_NODE) => {}
             Err(fault) => return Err(fault),
         }
     }
 }
 
-fn mixed(parent: &str) -> Error {
-    Error::new(
+/// What is wrong where there are others below a lock than the one there can be.
+pub(super) fn others(parent: &str, children: &[String]) -> Option<Error> {
+    let other = children.iter().find(|child| *child != NODE)?;
+    let error = Error::new(
         ErrorKind::Config,
         "the lock has claims of another recipe or library, and neither side would wait for the \
          other: leave recipe=ephemeral out here, or use another name",
-    )
-    .with("node", parent)
+    );
+    Some(error.with("node", format!("{parent}/{other}")))
 }

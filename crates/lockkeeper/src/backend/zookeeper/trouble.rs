@@ -20,6 +20,7 @@ pub(super) mod refusal {
     pub(in super::super) const NO_AUTH: i32 = -102;
     pub(in super::super) const BAD_VERSION: i32 = -103;
     pub(in super::super) const NODE_EXISTS: i32 = -110;
+    pub(in super::super) const NOT_EMPTY: i32 = -111;
     pub(in super::super) const SESSION_EXPIRED: i32 = -112;
     pub(in super::super) const INVALID_ACL: i32 = -114;
     pub(in super::super) const AUTH_FAILED: i32 = -115;

@@ -3,13 +3,14 @@
 use super::jute::Stat;
 use super::layout::Entry;
 use super::line;
+use super::numbers::Age;
 use super::record::Record;
 use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
 use super::{Shared, broken, path};
 use crate::backend::{FencingToken, HolderView, LockView, Name, WaiterView};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -82,6 +83,10 @@ async fn look(shared: &Shared, session: &Session, parent: &str) -> Result<Vec<Se
             Err(fault) => return Err(explain(fault)),
         }
     }
+    // Where the numbers are at their end, only the transactions tell the order.
+    if seen.iter().any(|seen| Age::of(seen.entry.number) == Age::Ended) {
+        seen.sort_by_key(|seen| seen.stat.czxid);
+    }
     Ok(seen)
 }
 
@@ -98,7 +103,16 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
         .filter_map(|child| path::name_of(child))
         .filter(|name| name.as_str().starts_with(prefix))
         .collect();
-    let views = stream::iter(names).map(|name| async move { show(shared, &name).await });
+    let views = stream::iter(names).map(|name| async move {
+        match show(shared, &name).await {
+            // What another recipe is at work on is no lock of ours, and hides no other.
+            Err(error) if error.kind() == ErrorKind::Config => {
+                tracing::warn!(name = name.as_str(), %error, "not listed");
+                Ok(LockView { name, holders: Vec::new(), waiters: Vec::new() })
+            }
+            shown => shown,
+        }
+    });
     let views: Vec<LockView> = views.buffered(AT_ONCE).try_collect().await?;
     let busy = |view: &LockView| !view.holders.is_empty() || !view.waiters.is_empty();
     Ok(views.into_iter().filter(busy).collect())
