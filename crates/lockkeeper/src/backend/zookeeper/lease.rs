@@ -7,7 +7,7 @@ use super::session::Session;
 use super::trouble::{Fault, refusal};
 use super::{broken, layout, record, single};
 use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,11 +156,7 @@ impl Lease for Held {
     async fn release(&mut self, _: Duration) -> Result<()> {
         let there = self.delete().await.map_err(|fault| fault.explain(&self.shown))?;
         self.close_the_door().await;
-        if there {
-            return Ok(());
-        }
-        let message = format!("{} no longer had the claim when it was given back", self.shown);
-        Err(Error::new(ErrorKind::Lost, message))
+        if there { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {
