@@ -7,7 +7,6 @@ mod ensemble;
 mod handover;
 mod numbers;
 mod operator;
-mod outage;
 mod raw;
 mod session;
 mod snapshot;
@@ -41,7 +40,6 @@ fn main() -> Result<()> {
         handover::CASES,
         numbers::CASES,
         operator::CASES,
-        outage::CASES,
         session::CASES,
         strangers::CASES,
     ];

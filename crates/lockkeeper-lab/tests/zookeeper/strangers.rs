@@ -97,7 +97,7 @@ async fn a_lock_whose_nodes_are_reaped_under_it_is_not_denied(lab: &Lab) -> Resu
         let (done, reaped) = (done.clone(), reaped.clone());
         std::thread::spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                for node in ["/l/m/n", "/l/m", "/l"] {
+                for node in ["/l/m/n", "/l/m/e", "/l/m", "/l"] {
                     reaped.fetch_add(usize::from(raw.delete(node).is_ok()), Ordering::Relaxed);
                 }
             }
@@ -117,6 +117,8 @@ async fn a_lock_whose_nodes_are_reaped_under_it_is_not_denied(lab: &Lab) -> Resu
                     .with_context(|| format!("recipe={recipe}, after {holds} holds"))?;
                 guard.release().await?;
                 holds += 1;
+                // For the others to leave too, so that it is empty.
+                tokio::time::sleep(Duration::from_millis(3)).await;
             }
             ensure!(holds > 10, "unknown: {holds} holds");
             Ok(())

@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) shown: Arc<str>,
     /// A child beside it that should not be there, as the last renewal found it.
     pub(super) stranger: Option<String>,
-    /// A release was sent and not answered: whether it was done is not known.
+    /// A release was sent before.
     pub(super) asked_to_go: bool,
 }
 
@@ -55,24 +55,21 @@ impl Held {
     /// stay.
     async fn delete(&mut self) -> Result<bool, Fault> {
         self.session.let_go(self.id);
+        let mut again = std::mem::replace(&mut self.asked_to_go, true);
         let mut deleted = self.ask_to_go().await;
         if matches!(deleted, Err(Fault::Unanswered(_))) {
-            // It may have been done, and then there is nothing to be found the next time.
-            self.asked_to_go = true;
+            again = true;
             deleted = self.ask_to_go().await;
         }
         match deleted {
-            Ok(there) => {
-                self.session.strike_off(self.id);
-                Ok(there || self.asked_to_go)
-            }
-            Err(Fault::Over) => {
-                self.session.strike_off(self.id);
-                Ok(self.asked_to_go)
-            }
-            Err(fault) => {
+            Err(fault) if fault != Fault::Over => {
                 self.session.doom(self.id);
                 Err(fault)
+            }
+            deleted => {
+                self.session.strike_off(self.id);
+                // What was asked for before may have been done then.
+                Ok(again || deleted.unwrap_or(false))
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | option | | default |
 //! |---|---|---|
 //! | `recipe` | `fair`, `barging` or `ephemeral` | `fair` |
-//! | `layout` | whose locks these are too: `curator` or `kazoo` | `curator` |
+//! | `layout` | whose locks these are too: `curator`, `kazoo` or `latch` | `curator` |
 //! | `session` | the session timeout to ask for; the server has the last word | `10s` |
 //! | `timeout` | how long a request may take | a third of `session` |
 //! | `connect_timeout` | how long one server may take to greet us | `2s` |
@@ -22,14 +22,31 @@
 //! kazoo's `Lock`, `ReadLock` and `WriteLock`, so that programs with those libraries share them.
 //! `/` in a name is written `%2F`: for `orders/42` they lock the node `…/orders%2F42`.
 //!
+//! | with | we share |
+//! |---|---|
+//! | `layout=curator` | Curator's `InterProcessMutex`, `InterProcessMultiLock` and `LeaderSelector` (locks, elections), `InterProcessReadWriteLock` (read-write locks) |
+//! | `layout=kazoo` | kazoo's `Lock` and `Election` (locks, elections), `ReadLock` and `WriteLock` (read-write locks) |
+//! | `layout=latch` | Curator's `LeaderLatch` (locks, elections) |
+//!
 //! Among ourselves every mode excludes every other. Curator's mutex and its read-write lock do
 //! not exclude each other on one node, and neither do kazoo's `Lock` and `ReadLock`: use the same
-//! kind on both sides. The two layouts do not exclude each other either; a lock that has claims
-//! of the other layout is refused, with an error that says so. Permits are our own: they take
-//! turns with Curator's mutex, and there are none in kazoo's layout.
+//! kind on both sides. Layouts do not exclude each other either, nor does any of them exclude
+//! other recipes on the same node, such as Curator's `InterProcessSemaphoreV2` and
+//! `InterProcessSemaphoreMutex` or kazoo's `Semaphore`. A lock whose node has children of another
+//! layout or recipe is refused, with an error that says so; a holder beside whom such a one comes
+//! later, which does not see it, loses the claim within two renewals
+//! ([`LossReason::Broken`](crate::LossReason::Broken)). Permits are our own: they take turns with
+//! Curator's mutex, and there are none in the other layouts.
 //!
 //! `recipe=barging` has the same nodes, but all who wait are woken when the first goes.
 //! `recipe=ephemeral` has one child, `lock`, for whoever makes it first.
+//!
+//! # Numbers
+//! ZooKeeper counts the claims ever made on a lock in 32 bits, for as long as the lock's node is
+//! there, and at the end gives the same number to all. From 2^30 on the node is made anew when
+//! nobody is below it, with the same data and rights; from 5·2^28 on new claims that would have to
+//! wait hold back until then, and take their turns in any order. From 3·2^29 on none is granted
+//! before: if other libraries keep the node in use, they are refused with an error that says so.
 //!
 //! # Sessions
 //! A keeper has one session, and every claim lives in it. A claim is valid for its ttl, but for no
