@@ -12,7 +12,7 @@ cases![
     a_server_cut_off_from_the_others_vouches_for_nothing,
 ];
 
-fn leader(servers: &[Server]) -> Result<&Server> {
+pub(crate) fn leader(servers: &[Server]) -> Result<&Server> {
     let leads = |server: &&Server| {
         word(&server.address(), "srvr").is_ok_and(|text| text.contains("Mode: leader"))
     };

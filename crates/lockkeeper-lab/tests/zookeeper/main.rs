@@ -2,6 +2,7 @@
 
 mod answers;
 mod crowd;
+mod disk;
 mod door;
 mod ensemble;
 mod handover;
@@ -19,7 +20,7 @@ use lockkeeper::Keeper;
 use lockkeeper_lab::cases;
 use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
-use lockkeeper_lab::trials::{arguments, trials};
+use lockkeeper_lab::trials::{arguments, trials, trials_on_disks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ fn main() -> Result<()> {
         strangers::CASES,
     ];
     let mut trials = trials(&lab, Kind::ZooKeeper, &cases);
+    trials.extend(trials_on_disks(&lab, Kind::ZooKeeper, &[disk::CASES]));
     let mut server = None;
     if missing(&[Kind::ZooKeeper]).is_none() {
         let started = lab.zookeeper().tick(500).start()?;
