@@ -17,6 +17,10 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 const BACKLOG: usize = 1024;
 
 /// Something that happened to a claim of this keeper.
+///
+/// Of a name that one claim hands over to the next in the queue, `Released` comes before
+/// `Acquired`. A claim that was made just when another was given back, and did not have to wait,
+/// may be told of first: tokens tell the order of grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
