@@ -7,6 +7,8 @@ use std::time::Duration;
 
 cases!(
     of_a_thousand_who_wait_each_release_wakes_one,
+    a_permit_that_goes_wakes_few_of_those_who_wait,
+    a_hold_is_watched_without_delay,
     a_thousand_holds_share_their_signs_of_life,
     a_busy_try_writes_nothing,
     several_names_are_one_transaction,
@@ -57,6 +59,60 @@ async fn of_a_thousand_who_wait_each_release_wakes_one(lab: &Lab) -> Result<()> 
     let most = WAITERS * 3 / 2 + by_the_clock;
     ensure!(looks >= WAITERS, "{looks} looks at {WAITERS} hand-overs show nothing");
     ensure!(looks <= most, "{looks} looks at {WAITERS} hand-overs, in {:?}", begin.elapsed());
+    Ok(())
+}
+
+async fn a_permit_that_goes_wakes_few_of_those_who_wait(lab: &Lab) -> Result<()> {
+    const WAITERS: usize = 50;
+    let server = lab.etcd().start()?;
+    let (one, two) = (keeper(&server, LASTING).await?, keeper(&server, LASTING).await?);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(one.semaphore("gate", 2).ttl(LONG).acquire().await?);
+    }
+    let (granted, mut grants) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..WAITERS {
+        let (gate, granted) = (two.semaphore("gate", 2).ttl(LONG), granted.clone());
+        waiters.spawn(async move { granted.send(gate.acquire().await?).context("unwanted") });
+    }
+    queue_of(&one, "gate", WAITERS).await;
+    // Everyone is watching whom it waits for.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let events = || figure(&server, "etcd_debugging_mvcc_events_total");
+    let (looks, told) = (requests(&server, "Range", "KV")?, events()?);
+    held.pop().context("two are held")?.release().await?;
+    let next = grants.recv().await.context("nobody was granted it")?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (looks, told) = (requests(&server, "Range", "KV")? - looks, events()? - told);
+    // Two are behind the one that went, and may look twice; the rest are signs of life.
+    ensure!(looks <= 10, "{looks} looks at one of {WAITERS} let in");
+    // The holder's own watch is one more.
+    ensure!(told <= 6, "{told} events for one of {WAITERS} let in");
+    drop((held, next));
+    for _ in 1..WAITERS {
+        drop(grants.recv().await.context("not everyone was let in")?);
+    }
+    Ok(())
+}
+
+async fn a_hold_is_watched_without_delay(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let (one, two) = (keeper(&server, LASTING).await?, keeper(&server, LASTING).await?);
+    two.lock("warm").acquire().await?.release().await?;
+    for round in 0..10 {
+        let held = one.lock("watched").ttl(LONG).acquire().await?;
+        // Something else is written before it is watched.
+        two.lock("other").ttl(LONG).acquire().await?.release().await?;
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < Duration::from_millis(60) {
+            // What began in the past is told only at the next tick of etcd's, every 100 ms.
+            let late = figure(&server, "etcd_debugging_mvcc_slow_watcher_total")?;
+            ensure!(late == 0, "it would be told late, in round {round}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        held.release().await?;
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 mod answers;
 mod crowd;
 mod door;
+mod members;
 mod operators;
 mod servers;
 mod users;
@@ -13,7 +14,7 @@ use lockkeeper::{Guard, Keeper};
 use lockkeeper_lab::cases;
 use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Certificates, Kind, Lab, Server};
-use lockkeeper_lab::trials::{arguments, eventually, trials};
+use lockkeeper_lab::trials::{arguments, eventually, trials, trials_on_disks};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +28,17 @@ const LASTING: &str = "session=120s";
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
-    let cases =
-        [answers::CASES, crowd::CASES, door::CASES, operators::CASES, servers::CASES, users::CASES];
-    let trials = trials(&lab, Kind::Etcd, &cases);
+    let cases = [
+        answers::CASES,
+        crowd::CASES,
+        door::CASES,
+        members::paused::CASES,
+        operators::CASES,
+        servers::CASES,
+        users::CASES,
+    ];
+    let mut trials = trials(&lab, Kind::Etcd, &cases);
+    trials.extend(trials_on_disks(&lab, Kind::Etcd, &[members::CASES]));
     // They mostly wait.
     let conclusion = libtest_mimic::run(&arguments(4), trials);
     drop(lab);

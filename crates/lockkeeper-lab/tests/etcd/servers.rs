@@ -15,7 +15,7 @@ cases!(
     nothing_comes_of_what_a_member_carries_out_late,
 );
 
-fn leader(servers: &[Server]) -> Result<&Server> {
+pub(crate) fn leader(servers: &[Server]) -> Result<&Server> {
     let is_leader = |server: &&Server| {
         let said = etcdctl(server, &["endpoint", "status", "--write-out=fields"]);
         said.is_ok_and(|said| {

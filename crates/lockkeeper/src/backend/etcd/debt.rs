@@ -6,7 +6,7 @@
 //! sign of life what else is due; a keeper that gives none has no session for long.
 
 use super::key::OwnKey;
-use super::link::Link;
+use super::link::{Answered, Link};
 use super::lock;
 use super::proto::{TxnRequest, TxnResponse, path};
 use super::queue::Entry;
@@ -96,35 +96,39 @@ impl Debts {
         lock(&self.owed).get(&claim).map(|debt| debt.due)
     }
 
-    /// Deletes the key; once this is answered, no request made before can bring it back.
-    pub(super) async fn pay(&self, claim: ClaimId, debt: &Debt) -> Result<()> {
+    /// Deletes the key; once this is answered, no request made before can bring it back. `false`
+    /// when it surely was not there any more.
+    pub(super) async fn pay(&self, claim: ClaimId, debt: &Debt) -> Result<bool> {
         // Never the same twice: what expects one that was must not find it again.
         let number = self.marks.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{claim}-{number}").into_bytes();
         let (prefix, key, lease) = (&self.prefix, debt.key.bytes(), debt.lease);
-        let done = match debt.created {
-            Some(created) if !debt.asked_twice => {
-                self.ask(&requests::delete(key, created)).await?;
-                true
+        let request = debt.created.map(|created| {
+            if debt.asked_twice {
+                requests::delete_for_good(prefix, lease, key, created, &mark)
+            } else {
+                requests::delete(key, created)
             }
-            Some(created) => {
-                let delete = requests::delete_for_good(prefix, lease, key, created, &mark);
-                self.ask(&delete).await?.is_none_or(|answer| answer.succeeded)
-            }
-            None => false,
+        });
+        let answered = match &request {
+            Some(request) => self.ask(request).await?,
+            None => None,
         };
-        if !done {
+        // Sent twice, it may have been there the first time.
+        let was_there = request.is_none()
+            || answered.as_ref().is_some_and(|it| it.answer.succeeded || it.asked_twice);
+        if debt.asked_twice && !answered.is_some_and(|it| it.answer.succeeded) {
             self.withdraw(lease, key, &mark).await?;
         }
         self.paid(claim);
-        Ok(())
+        Ok(was_there)
     }
 
     async fn withdraw(&self, lease: i64, key: &[u8], mark: &[u8]) -> Result<()> {
         let mut expected = Vec::new();
         loop {
             let request = requests::withdraw(&self.prefix, lease, key, mark, &expected);
-            let Some(answer) = self.ask(&request).await? else { return Ok(()) };
+            let Some(Answered { answer, .. }) = self.ask(&request).await? else { return Ok(()) };
             let found = requests::first_of(requests::reads(answer.responses).next());
             expected = found.map(|kv| kv.value).unwrap_or_default();
             // Ours is there when this was carried out before and the answer lost.
@@ -135,9 +139,9 @@ impl Debts {
     }
 
     /// `None` when the lease is gone: then so is the key, and what is on its way is refused.
-    async fn ask(&self, request: &TxnRequest) -> Result<Option<TxnResponse>> {
+    async fn ask(&self, request: &TxnRequest) -> Result<Option<Answered<TxnResponse>>> {
         match self.link.try_call(path::TXN, request).await {
-            Ok((answer, _)) => Ok(Some(answer)),
+            Ok(answered) => Ok(Some(answered)),
             Err(trouble) if trouble.is_lease_gone() => Ok(None),
             Err(trouble) => Err(trouble.explain(self.link.shown())),
         }

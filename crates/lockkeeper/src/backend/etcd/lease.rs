@@ -1,7 +1,7 @@
 //! A claim that is held.
 
 use super::debt::Debt;
-use super::listener::{Ear, Listening, Target};
+use super::listener::{Ear, Listening, When};
 use super::proto::{RangeResponse, TxnResponse, path};
 use super::queue::{Entry, Shared};
 use super::{record, requests, session};
@@ -17,39 +17,37 @@ pub(super) struct EtcdLease {
     claim: Claim,
     entry: Entry,
     listening: Option<Listening>,
+    /// Whether a release was tried that may have been carried out.
+    tried: bool,
 }
 
 impl EtcdLease {
     /// A claim that its holder may believe in until `until`.
     pub(super) fn new(shared: Arc<Shared>, claim: &Claim, entry: Entry, until: Moment) -> Self {
         shared.debts.owe(claim.id, Debt::of(&entry).later(until));
-        Self { shared, claim: claim.clone(), entry, listening: None }
+        Self { shared, claim: claim.clone(), entry, listening: None, tried: false }
     }
 
-    /// Whether the key is there, by asking.
-    async fn look(&self) -> Result<Standing> {
+    /// Why it is lost, if the key says so when asked.
+    async fn look(&self) -> Result<Option<LossReason>> {
         let request = requests::one(self.entry.ticket.key.bytes().to_vec());
-        let answer: RangeResponse = self.shared.link.call(path::RANGE, &request).await?;
-        Ok(match answer.kvs.first() {
-            Some(kv) if kv.create_revision == self.entry.created => match record::broken(&kv.value)
-            {
-                Some(reason) => Standing::Lost(LossReason::Broken { reason }),
-                None => Standing::Held,
-            },
-            _ => Standing::Lost(LossReason::Gone),
-        })
+        let found: RangeResponse = self.shared.link.call(path::RANGE, &request).await?;
+        Ok(record::loss(&found, self.entry.created))
     }
 
-    /// Leaves the key to a lease of its own, which ends it in time, with or without us.
-    async fn linger(&self, linger: Duration) -> Result<()> {
+    /// Leaves the key to a lease of its own, which ends it in time, with or without us. `false`
+    /// when it surely was not there any more.
+    async fn linger(&self, linger: Duration) -> Result<bool> {
         let link = &self.shared.link;
         let (lease, _) = session::grant(link, linger).await?;
         let (key, created) = (self.entry.ticket.key.bytes(), self.entry.created);
         let request = requests::rewrite(key, created, record::write(&self.claim), lease);
         // From here on the key may be there after us.
         self.entry.ticket.key.leave_behind();
-        let _: TxnResponse = link.call(path::TXN, &request).await?;
-        Ok(())
+        let rewritten = link.try_call::<_, TxnResponse>(path::TXN, &request).await;
+        let rewritten = rewritten.map_err(|trouble| trouble.explain(link.shown()))?;
+        // Its own lease does not change which key it is: sent twice, it is done twice.
+        Ok(rewritten.answer.succeeded)
     }
 }
 
@@ -63,12 +61,13 @@ impl Lease for EtcdLease {
         if term.is_gone() {
             return Ok(Standing::Lost(LossReason::Gone));
         }
-        // A sign of life that was answered says nothing of the key: an operator may have deleted
-        // it, or a leader that was cut off.
-        if !self.listening.as_ref().is_some_and(Listening::is_live) {
+        // A session that lives says nothing of the key: an operator may have deleted it. The watch
+        // tells of that, where it is at the member by which the session was confirmed.
+        let confirmed = term.vouched_on();
+        if !self.listening.as_ref().is_some_and(|watch| watch.is_live_on(confirmed)) {
             self.shared.listener.revive();
-            if let lost @ Standing::Lost(_) = self.look().await? {
-                return Ok(lost);
+            if let Some(reason) = self.look().await? {
+                return Ok(Standing::Lost(reason));
             }
         }
         let valid_for = term.end().since(begun);
@@ -78,23 +77,29 @@ impl Lease for EtcdLease {
 
     async fn release(&mut self, linger: Duration) -> Result<()> {
         self.listening = None;
-        let debt = Debt::of(&self.entry);
-        if linger.is_zero() {
-            self.shared.debts.owe(self.claim.id, debt.clone());
-            return self.shared.debts.pay(self.claim.id, &debt).await;
-        }
-        let id = self.claim.id;
-        self.shared.debts.owe(id, debt.later(Moment::now() + linger));
-        self.linger(linger).await?;
-        self.shared.debts.paid(id);
-        Ok(())
+        let (id, debt) = (self.claim.id, Debt::of(&self.entry));
+        let tried = std::mem::replace(&mut self.tried, true);
+        let was_there = if linger.is_zero() {
+            self.shared.debts.owe(id, debt.clone());
+            self.shared.debts.pay(id, &debt).await?
+        } else {
+            self.shared.debts.owe(id, debt.later(Moment::now() + linger));
+            let was_there = self.linger(linger).await?;
+            self.shared.debts.paid(id);
+            was_there
+        };
+        if was_there || tried { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        let key = self.entry.ticket.key.bytes().to_vec();
-        let target = Target { key, range_end: Vec::new(), from: self.entry.seen + 1 };
-        let ear = Ear::Holder(Arc::new(alarm), self.entry.term.lease);
-        self.listening = Some(self.shared.listener.listen(target, ear));
+        let Entry { ticket, term, created, seen, .. } = &self.entry;
+        if term.is_gone() {
+            return alarm.ring(LossReason::Gone);
+        }
+        let (alarm, created, lease) = (Arc::new(alarm), *created, term.lease);
+        let ear = Ear::Holder { alarm, created, lease };
+        let (key, listener) = (ticket.key.bytes(), &self.shared.listener);
+        self.listening = Some(listener.listen(When::Later, key, *seen, ear));
     }
 }
 

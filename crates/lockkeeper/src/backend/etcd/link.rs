@@ -36,6 +36,16 @@ pub(super) struct Door {
     pub(super) shown: String,
 }
 
+/// An answer, and how it was come by.
+pub(super) struct Answered<A> {
+    pub(super) answer: A,
+    /// Whether it was asked more than once. Then it may yet be carried out again, by who did not
+    /// answer.
+    pub(super) asked_twice: bool,
+    /// The number of the connection that it came on.
+    pub(super) connection: u64,
+}
+
 /// One connection to one member, made anew to the next when it broke or is of no use.
 pub(super) struct Link {
     door: Door,
@@ -85,17 +95,16 @@ impl Link {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        let answer = self.try_call(method, question).await;
-        answer.map(|(answer, _)| answer).map_err(|trouble| trouble.explain(self.shown()))
+        let answered = self.try_call(method, question).await;
+        answered.map(|answered| answered.answer).map_err(|trouble| trouble.explain(self.shown()))
     }
 
-    /// As [`call`](Self::call), for who wants to know what the trouble is; and also says whether it
-    /// was asked more than once. Then it may yet be carried out again, by who did not answer.
+    /// As [`call`](Self::call), for who wants to know what the trouble is, or how it was answered.
     pub(super) async fn try_call<Q, A>(
         &self,
         method: &'static str,
         question: &Q,
-    ) -> Result<(A, bool), Trouble>
+    ) -> Result<Answered<A>, Trouble>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
@@ -130,7 +139,7 @@ impl Link {
                 }
             }
         });
-        asked.await.map(|(answer, _)| answer).map_err(|trouble| trouble.explain(self.shown()))
+        asked.await.map(|asked| asked.answer).map_err(|trouble| trouble.explain(self.shown()))
     }
 
     /// Opens streams in both directions, on the connection whose number is returned.
@@ -159,14 +168,13 @@ impl Link {
         let _ = self.given_up.subscribe().wait_for(|given_up| *given_up >= number).await;
     }
 
-    /// The answer, and whether it took more than one try.
-    async fn persist<A, F>(&self, ask: impl Fn(Wire) -> F) -> Result<(A, bool), Trouble>
+    async fn persist<A, F>(&self, ask: impl Fn(Wire) -> F) -> Result<Answered<A>, Trouble>
     where
         F: Future<Output = Result<A, Trouble>>,
     {
         // Every member once; the only one a second time, on a new connection.
         let mut tries = self.door.hosts.len().max(2);
-        let mut asked_before = false;
+        let mut asked_twice = false;
         loop {
             tries -= 1;
             let trouble = match self.wire().await {
@@ -174,13 +182,15 @@ impl Link {
                 Ok((number, wire)) => {
                     let answer = tokio::time::timeout(self.door.timeout, ask(wire)).await;
                     let trouble = match self.heard(answer.unwrap_or(Err(Trouble::TimedOut))) {
-                        Ok(answer) => return Ok((answer, asked_before)),
+                        Ok(answer) => {
+                            return Ok(Answered { answer, asked_twice, connection: number });
+                        }
                         Err(trouble) => trouble,
                     };
                     if trouble.remedy() != Remedy::None {
                         self.give_up(number);
                     }
-                    asked_before = true;
+                    asked_twice = true;
                     trouble
                 }
             };

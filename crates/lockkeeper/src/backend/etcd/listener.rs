@@ -7,13 +7,15 @@
 
 use super::debt::Debts;
 use super::link::Link;
-use super::lock;
 use super::proto::{
-    EventType, RangeRequest, RangeResponse, WatchCancelRequest, WatchCreateRequest, WatchFilter,
+    Event, EventType, RangeResponse, WatchCancelRequest, WatchCreateRequest, WatchFilter,
     WatchOrder, WatchRequest, WatchResponse, path,
 };
-use super::record;
+use super::{lock, record, requests};
 use crate::backend::{Alarm, ClaimId, LossReason, Moment};
+use crate::error::Result;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -35,27 +37,31 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum Ear {
     /// Someone who will look for himself.
     Waiter(Arc<Notify>),
-    /// The holder of the key, on this lease.
-    Holder(Arc<Alarm>, i64),
+    /// The holder of the key, which was created then on this lease.
+    Holder { alarm: Arc<Alarm>, created: i64, lease: i64 },
 }
 
-/// What is to be watched.
-#[derive(Debug, Clone)]
-pub(super) struct Target {
-    pub(super) key: Vec<u8>,
-    /// Empty for the key alone.
-    pub(super) range_end: Vec<u8>,
-    /// Everything from this revision on; zero for from now on, which etcd then confirms.
-    pub(super) from: i64,
+/// When to begin to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Now,
+    /// In a moment, if it is still wanted then.
+    Later,
 }
 
 #[derive(Debug)]
 struct Watch {
-    target: Target,
+    key: Vec<u8>,
     ear: Ear,
+    /// The revision up to which nothing was missed, if that is known.
+    seen: Option<i64>,
+    /// Everything from this revision on; zero for from now on. A watch from a revision that is past
+    /// is served only every 100 ms, so that is for one that broke.
+    from: i64,
     /// Whether it is to be watched now, not later.
     due: bool,
-    /// Whether etcd was asked, on the present stream, and whether it said yes.
+    /// Whether etcd was asked, on the present stream, and whether it would tell, with nothing
+    /// missed before.
     asked: bool,
     live: bool,
 }
@@ -68,6 +74,8 @@ struct Board {
     later: VecDeque<(Moment, i64)>,
     /// Claims that were detached, by when their keys are to go.
     detached: BTreeSet<(Moment, ClaimId)>,
+    /// The connection of the present stream.
+    connection: Option<u64>,
     orders: Option<mpsc::UnboundedSender<Order>>,
 }
 
@@ -98,21 +106,23 @@ impl Listener {
         Self { link, debts, board: Arc::default() }
     }
 
-    /// Begins to watch: at once from now on, a little later from a revision that is past anyway.
-    pub(super) fn listen(&self, target: Target, ear: Ear) -> Listening {
+    /// Begins to watch a key which was looked at at the revision `seen`.
+    pub(super) fn listen(&self, when: When, key: &[u8], seen: i64, ear: Ear) -> Listening {
         let mut board = lock(&self.board);
         board.next += 1;
         let id = board.next;
-        let at_once = target.from == 0;
-        board.watches.insert(id, Watch { target, ear, due: at_once, asked: false, live: false });
+        let due = when == When::Now;
+        let (key, seen) = (key.to_vec(), Some(seen));
+        let watch = Watch { key, ear, seen, from: 0, due, asked: false, live: false };
+        board.watches.insert(id, watch);
         let idle = board.later.is_empty();
-        if !at_once {
+        if !due {
             board.later.push_back((Moment::now() + LATER, id));
         }
         self.ensure(&mut board);
-        if let Some(orders) = board.orders.as_ref().filter(|_| at_once || idle) {
+        if let Some(orders) = board.orders.as_ref().filter(|_| due || idle) {
             // A driver that ended just now is started again at the next chance.
-            let _ = orders.send(if at_once { Order::Begin(id) } else { Order::Mind });
+            let _ = orders.send(if due { Order::Begin(id) } else { Order::Mind });
         }
         Listening { id, board: self.board.clone() }
     }
@@ -154,19 +164,23 @@ impl Listener {
         for ear in ears {
             match ear {
                 Ear::Waiter(look) => look.notify_one(),
-                Ear::Holder(alarm, on) if on == lease => alarm.ring(LossReason::Gone),
-                Ear::Holder(..) => {}
+                Ear::Holder { alarm, lease: on, .. } if on == lease => alarm.ring(LossReason::Gone),
+                Ear::Holder { .. } => {}
             }
         }
     }
 }
 
 impl Listening {
-    /// Whether etcd would tell us now.
-    pub(super) fn is_live(&self) -> bool {
+    /// Whether etcd would tell us now, on this very connection. What a member tells that is not
+    /// known to keep up with the others, or does not tell, means nothing.
+    pub(super) fn is_live_on(&self, connection: Option<u64>) -> bool {
         let board = lock(&self.board);
         let driven = board.orders.as_ref().is_some_and(|orders| !orders.is_closed());
-        driven && board.watches.get(&self.id).is_some_and(|watch| watch.live)
+        driven
+            && connection.is_some()
+            && board.connection == connection
+            && board.watches.get(&self.id).is_some_and(|watch| watch.live)
     }
 }
 
@@ -189,6 +203,17 @@ struct Driver {
 
 type Orders = mpsc::UnboundedReceiver<Order>;
 type Asking = mpsc::UnboundedSender<WatchRequest>;
+/// Looks at the keys of watches that may have missed something.
+type Looks = FuturesUnordered<BoxFuture<'static, (i64, Result<RangeResponse>)>>;
+
+/// What came of a message.
+enum Heard {
+    Told,
+    /// The watch with this number may have missed what happened to this key before.
+    Missed(i64, Vec<u8>),
+    /// The stream is of no use any more.
+    Useless,
+}
 
 impl Driver {
     async fn drive(self, mut orders: Orders) {
@@ -200,6 +225,7 @@ impl Driver {
             match self.link.stream(path::WATCH, questions).await {
                 Ok((number, stream)) => {
                     pause = FIRST_PAUSE;
+                    self.connected(number);
                     if !self.read(number, stream, &asking, &mut orders).await {
                         return;
                     }
@@ -234,6 +260,12 @@ impl Driver {
         }
     }
 
+    fn connected(&self, number: u64) {
+        if let Some(board) = self.board.upgrade() {
+            lock(&board).connection = Some(number);
+        }
+    }
+
     /// Reads until the stream breaks; `false` when the keeper is gone.
     async fn read(
         &self,
@@ -243,19 +275,25 @@ impl Driver {
         orders: &mut Orders,
     ) -> bool {
         let mut next = self.begin_due(asking);
+        let mut looks = Looks::new();
         loop {
             tokio::select! {
                 message = stream.message() => match message {
-                    Ok(Some(message)) => {
-                        if !self.hear(message, asking).await {
-                            return true;
-                        }
-                    }
+                    Ok(Some(message)) => match self.hear(message, asking) {
+                        Heard::Told => {}
+                        Heard::Missed(id, key) => looks.push(self.look(id, key)),
+                        Heard::Useless => return true,
+                    },
                     Ok(None) => return true,
                     Err(error) => {
                         tracing::debug!(%error, "the watch broke");
                         return true;
                     }
+                },
+                Some((id, found)) = looks.next(), if !looks.is_empty() => match found {
+                    Ok(found) => self.looked(id, &found),
+                    // What cannot be found out is tried again, elsewhere.
+                    Err(_) => return true,
                 },
                 order = orders.recv() => match order {
                     None => return false,
@@ -304,69 +342,86 @@ impl Driver {
         }
     }
 
-    /// Passes on what etcd said; `false` when the stream is of no use any more.
-    async fn hear(&self, message: WatchResponse, asking: &Asking) -> bool {
+    /// Passes on what etcd said.
+    fn hear(&self, message: WatchResponse, asking: &Asking) -> Heard {
         let id = message.watch_id;
-        let (ear, target) = {
-            let Some(board) = self.board.upgrade() else { return false };
-            let mut board = lock(&board);
-            let Some(watch) = board.watches.get_mut(&id) else {
-                if !message.canceled {
-                    end(id, asking);
-                }
-                return true;
-            };
-            if message.canceled {
-                // The revision it was to begin with is compacted: then from now on. On a new
-                // stream, since this one does not let a number be used again.
-                watch.target.from = 0;
-                return false;
+        let Some(board) = self.board.upgrade() else { return Heard::Useless };
+        let mut board = lock(&board);
+        let Some(watch) = board.watches.get_mut(&id) else {
+            if !message.canceled {
+                end(id, asking);
             }
-            watch.live = true;
-            (watch.ear.clone(), watch.target.clone())
+            return Heard::Told;
         };
-        // What happened before the watch was there is seen only by looking now.
-        let missed = message.created && target.from == 0;
-        match &ear {
+        if message.canceled {
+            // The revision it was to begin with is compacted: then from now on. On a new stream,
+            // since this one does not let a number be used again.
+            watch.seen = None;
+            return Heard::Useless;
+        }
+        // It began behind the revision that it was confirmed with. What happened before, but after
+        // what was seen, is found only by looking now.
+        let began = message.header.map_or(0, |header| header.revision);
+        let missed =
+            message.created && watch.from == 0 && watch.seen.is_none_or(|seen| seen < began);
+        watch.live |= !missed;
+        let (ear, key) = (watch.ear.clone(), watch.key.clone());
+        // What it rings may call back.
+        drop(board);
+        match ear {
             Ear::Waiter(look) => {
                 if missed || !message.events.is_empty() {
                     look.notify_one();
                 }
+                Heard::Told
             }
-            Ear::Holder(alarm, _) => {
-                if missed && !self.is_there(&target, alarm).await {
-                    return false;
-                }
-                for event in message.events {
-                    let value = event.kv.map(|kv| kv.value).unwrap_or_default();
-                    if event.kind == EventType::Delete as i32 {
-                        alarm.ring(LossReason::Gone);
-                    } else if let Some(reason) = record::broken(&value) {
-                        alarm.ring(LossReason::Broken { reason });
-                    }
-                }
+            Ear::Holder { alarm, created, .. } => {
+                let lost = message.events.into_iter().find_map(|event| loss(event, created));
+                lost.into_iter().for_each(|reason| alarm.ring(reason));
+                if missed { Heard::Missed(id, key) } else { Heard::Told }
             }
         }
-        true
     }
 
-    /// Rings if the key is gone; `false` when that cannot be found out.
-    async fn is_there(&self, target: &Target, alarm: &Alarm) -> bool {
-        let request = RangeRequest { key: target.key.clone(), ..RangeRequest::default() };
-        let answer: Result<RangeResponse, _> = self.link.call(path::RANGE, &request).await;
-        if answer.as_ref().is_ok_and(|answer| answer.kvs.is_empty()) {
-            alarm.ring(LossReason::Gone);
+    fn look(&self, id: i64, key: Vec<u8>) -> BoxFuture<'static, (i64, Result<RangeResponse>)> {
+        let link = self.link.clone();
+        Box::pin(async move { (id, link.call(path::RANGE, &requests::one(key)).await) })
+    }
+
+    /// Draws the conclusions from a look at a holder's key.
+    fn looked(&self, id: i64, found: &RangeResponse) {
+        let Some(board) = self.board.upgrade() else { return };
+        let alarm = {
+            let mut board = lock(&board);
+            let Some(watch) = board.watches.get_mut(&id) else { return };
+            let Ear::Holder { alarm, created, .. } = &watch.ear else { return };
+            match record::loss(found, *created) {
+                Some(reason) => Some((alarm.clone(), reason)),
+                None => {
+                    watch.seen = found.header.map(|header| header.revision);
+                    watch.live = true;
+                    None
+                }
+            }
+        };
+        if let Some((alarm, reason)) = alarm {
+            alarm.ring(reason);
         }
-        answer.is_ok()
     }
 
     /// What is said now is not heard: those who wait look for themselves.
     fn went_deaf(&self) {
         let Some(board) = self.board.upgrade() else { return };
-        for watch in lock(&board).watches.values_mut() {
+        let mut board = lock(&board);
+        board.connection = None;
+        for watch in board.watches.values_mut() {
             (watch.asked, watch.live) = (false, false);
-            if let Ear::Waiter(look) = &watch.ear {
-                look.notify_one();
+            match &watch.ear {
+                Ear::Waiter(look) => {
+                    watch.seen = None;
+                    look.notify_one();
+                }
+                Ear::Holder { .. } => watch.from = watch.seen.map_or(0, |seen| seen + 1),
             }
         }
     }
@@ -389,17 +444,27 @@ impl Board {
     fn begin(&mut self, id: i64, asking: &Asking) {
         let Some(watch) = self.watches.get_mut(&id).filter(|watch| !watch.asked) else { return };
         watch.asked = true;
-        let holder = matches!(watch.ear, Ear::Holder(..));
+        let holder = matches!(watch.ear, Ear::Holder { .. });
         let create = WatchCreateRequest {
-            key: watch.target.key.clone(),
-            range_end: watch.target.range_end.clone(),
-            start_revision: watch.target.from,
+            key: watch.key.clone(),
+            start_revision: watch.from,
             filters: if holder { Vec::new() } else { vec![WatchFilter::NoPut as i32] },
             watch_id: id,
         };
         // A stream that broke is noticed by its reader.
         let _ = asking.send(WatchRequest { order: Some(WatchOrder::Create(create)) });
     }
+}
+
+/// What an event means for who holds the key that was created then. Keys are used again, and a
+/// member that is behind may still tell of what was in it before.
+fn loss(event: Event, created: i64) -> Option<LossReason> {
+    let kv = event.kv?;
+    if event.kind == EventType::Delete as i32 {
+        return (kv.mod_revision > created).then_some(LossReason::Gone);
+    }
+    let reason = record::broken(&kv.value).filter(|_| kv.create_revision == created)?;
+    Some(LossReason::Broken { reason })
 }
 
 fn end(watch_id: i64, asking: &Asking) {

@@ -18,10 +18,13 @@ pub(super) mod path {
     pub(in super::super) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ResponseHeader {
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
+    /// The term of the last entry that the member which answers has carried out.
+    #[prost(uint64, tag = "4")]
+    pub(super) raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -227,6 +230,9 @@ pub(super) struct LeaseKeepAliveRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaseKeepAliveResponse {
+    /// Filled in before the lease is renewed.
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(int64, tag = "2")]
     pub(super) id: i64,
     /// Zero for a lease that is no more.
@@ -265,8 +271,6 @@ pub(super) enum WatchOrder {
 pub(super) struct WatchCreateRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(super) start_revision: i64,
     #[prost(enumeration = "WatchFilter", repeated, tag = "5")]

@@ -3,11 +3,11 @@
 use super::debt::{Debt, Debts};
 use super::key::Keys;
 use super::lease::EtcdLease;
-use super::link::Link;
+use super::link::{Answered, Link};
 use super::listener::Listener;
 use super::lock;
-use super::place::{self, Behind, Place};
-use super::proto::{RangeResponse, TxnRequest, TxnResponse, path};
+use super::place::{self, Place};
+use super::proto::{RangeResponse, ResponseHeader, TxnRequest, TxnResponse, path};
 use super::requests::{self, Ticket, first_of, reads};
 use super::session::{Session, Term};
 use super::trouble::Trouble;
@@ -51,9 +51,19 @@ pub(super) struct Entry {
     pub(super) asked_twice: bool,
 }
 
+/// Where a claim was found.
+#[derive(Debug)]
+pub(super) struct Looked {
+    /// When the request that found it left.
+    pub(super) sent: Moment,
+    pub(super) place: Place,
+    /// What was so at this revision.
+    pub(super) revision: i64,
+}
+
 /// What became of stepping into the line.
 pub(super) enum Entered {
-    At(Entry, Place),
+    At(Entry, Looked),
     /// Something was in the way that is not any more.
     Again,
 }
@@ -61,11 +71,11 @@ pub(super) enum Entered {
 impl Etcd {
     pub(super) async fn open(link: Arc<Link>, prefix: String, session: Duration) -> Result<Self> {
         // To know now whether we are let in. The session begins when it is needed.
-        let probe = requests::one(format!("{prefix}\u{1}").into_bytes());
-        let _: RangeResponse = link.call(path::RANGE, &probe).await?;
+        let probe = format!("{prefix}\u{1}").into_bytes();
+        let _: RangeResponse = link.call(path::RANGE, &requests::one(probe.clone())).await?;
         let debts = Arc::new(Debts::new(link.clone(), prefix.clone()));
         let shared = Shared {
-            session: Session::new(link.clone(), session),
+            session: Session::new(link.clone(), session, probe),
             listener: Listener::new(link.clone(), debts.clone()),
             debts,
             keys: Keys::default(),
@@ -100,7 +110,7 @@ impl Etcd {
             let request = ticket.enter_unless_joined(&shared.prefix, claim, &term, alone_since);
             let asked = shared.ask(claim, &ticket, &term, &request).await?;
             let Some((answer, asked_twice)) = asked else { continue };
-            let revision = answer.header.map_or(0, |header| header.revision);
+            let revision = revision_of(answer.header);
             if answer.succeeded {
                 let entry = Entry { ticket, term, created: revision, seen: revision, asked_twice };
                 match self.grant(claim, entry, sent) {
@@ -113,9 +123,9 @@ impl Etcd {
                 // Ours, by a request whose answer was lost.
                 let (created, seen) = (mine.create_revision, revision);
                 let entry = Entry { ticket, term, created, seen, asked_twice: true };
-                let (sent, place) = shared.look_or_owe(claim, &entry).await?;
-                if place == Place::Head {
-                    return Ok(self.grant(claim, entry, sent));
+                let looked = shared.look_or_owe(claim, &entry).await?;
+                if looked.place == Place::Head {
+                    return Ok(self.grant(claim, entry, looked.sent));
                 }
                 shared.leave(claim, &entry).await?;
                 return Ok(None);
@@ -145,7 +155,7 @@ impl Etcd {
                 if is_taken(&everyone.kvs) {
                     return shared.none_of_it(claim, &ticket, &term, asked_twice).await;
                 }
-                alone_since = everyone.header.map_or(0, |header| header.revision);
+                alone_since = revision_of(everyone.header);
             }
         }
     }
@@ -171,7 +181,7 @@ impl Backend for Etcd {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         match self.shared.debts.of(claim.id) {
-            Some(debt) => self.shared.debts.pay(claim.id, &debt).await,
+            Some(debt) => self.shared.debts.pay(claim.id, &debt).await.map(|_| ()),
             // It never had a key, or has none any more.
             None => Ok(()),
         }
@@ -222,7 +232,7 @@ impl Shared {
         request: &TxnRequest,
     ) -> Result<Option<(TxnResponse, bool)>> {
         let asking = self.link.try_call(path::TXN, request);
-        let answer: Result<(TxnResponse, bool), Trouble> =
+        let answered: Result<Answered<TxnResponse>, Trouble> =
             if Moment::now().since(term.sent()) > term.beat() {
                 // Side by side, so that it costs no time.
                 let alive = self.keep_alive(term, term.beat());
@@ -230,8 +240,8 @@ impl Shared {
             } else {
                 asking.await
             };
-        match answer {
-            Ok(answer) => Ok(Some(answer)),
+        match answered {
+            Ok(Answered { answer, asked_twice, .. }) => Ok(Some((answer, asked_twice))),
             Err(trouble) if trouble.is_lease_gone() => {
                 self.gone(term);
                 Ok(None)
@@ -244,17 +254,18 @@ impl Shared {
     pub(super) async fn enter(&self, claim: &Claim, term: Arc<Term>) -> Result<Entered> {
         let ticket = Ticket::new(&self.prefix, &self.keys, claim, &term);
         let request = ticket.enter(&self.prefix, claim, &term);
+        let sent = Moment::now();
         let asked = self.ask(claim, &ticket, &term, &request).await?;
         let Some((answer, asked_twice)) = asked else { return Ok(Entered::Again) };
-        let revision = answer.header.map_or(0, |header| header.revision);
+        let revision = revision_of(answer.header);
         if answer.succeeded {
             let line = reads(answer.responses).next().unwrap_or_default();
             let entry = Entry { ticket, term, created: revision, seen: revision, asked_twice };
-            let place = match place_of_last(&entry.ticket, &line) {
-                Some(place) => place,
-                None => self.look_or_owe(claim, &entry).await?.1,
+            let looked = match place_of_last(&entry.ticket, &line) {
+                Some(place) => Looked { sent, place, revision },
+                None => self.look_or_owe(claim, &entry).await?,
             };
-            return Ok(Entered::At(entry, place));
+            return Ok(Entered::At(entry, looked));
         }
         let request = ticket.what_was_in_the_way(&self.prefix, &term);
         let asked = self.ask(claim, &ticket, &term, &request).await?;
@@ -265,8 +276,8 @@ impl Shared {
             Some(mine) => {
                 let (created, seen) = (mine.create_revision, revision);
                 let entry = Entry { ticket, term, created, seen, asked_twice: true };
-                let place = self.look_or_owe(claim, &entry).await?.1;
-                Ok(Entered::At(entry, place))
+                let looked = self.look_or_owe(claim, &entry).await?;
+                Ok(Entered::At(entry, looked))
             }
             None => {
                 let doubt = first_of(reads.next()).map(|kv| kv.value).unwrap_or_default();
@@ -276,40 +287,47 @@ impl Shared {
         }
     }
 
-    /// Where the claim is now, by a request sent then. Reads our own key too: a grant counts
-    /// only when that is still there.
-    pub(super) async fn look(&self, entry: &Entry) -> Result<(Moment, Place)> {
+    /// Where the claim is now. Reads our own key too: a grant counts only when that is still
+    /// there.
+    pub(super) async fn look(&self, entry: &Entry) -> Result<Looked> {
         let Entry { ticket, created, .. } = entry;
-        let mut sent = Moment::now();
         if ticket.mode == Mode::Exclusive {
+            let sent = Moment::now();
             let line: RangeResponse = self.link.call(path::RANGE, &ticket.up_to(*created)).await?;
+            let revision = revision_of(line.header);
             match place_of_last(ticket, &line) {
                 // Its number counts those behind us too.
                 Some(Place::Waits { behind, .. }) => {
-                    return Ok((sent, Place::Waits { number: None, behind }));
+                    return Ok(Looked {
+                        sent,
+                        place: Place::Waits { number: None, behind },
+                        revision,
+                    });
                 }
-                Some(place) => return Ok((sent, place)),
-                None => sent = Moment::now(),
+                Some(place) => return Ok(Looked { sent, place, revision }),
+                None => {}
             }
         }
+        let sent = Moment::now();
         let line: RangeResponse = self.link.call(path::RANGE, &ticket.all_up_to(*created)).await?;
-        Ok((sent, place::find(&ticket.line, &line.kvs, ticket.key.bytes(), ticket.mode)))
+        let place = place::find(&ticket.line, &line.kvs, ticket.key.bytes());
+        Ok(Looked { sent, place, revision: revision_of(line.header) })
     }
 
     /// As [`look`](Self::look), for a claim that is given up if there is no answer.
-    async fn look_or_owe(&self, claim: &Claim, entry: &Entry) -> Result<(Moment, Place)> {
-        let place = self.look(entry).await;
-        if place.is_err() {
+    async fn look_or_owe(&self, claim: &Claim, entry: &Entry) -> Result<Looked> {
+        let looked = self.look(entry).await;
+        if looked.is_err() {
             self.debts.owe(claim.id, Debt::of(entry));
         }
-        place
+        looked
     }
 
     /// Leaves the line, or lets go of the name.
     pub(super) async fn leave(&self, claim: &Claim, entry: &Entry) -> Result<()> {
         let debt = Debt::of(entry);
         self.debts.owe(claim.id, debt.clone());
-        self.debts.pay(claim.id, &debt).await
+        self.debts.pay(claim.id, &debt).await.map(|_| ())
     }
 
     /// Shows that we live, unless someone did recently; and does what was left to do.
@@ -330,11 +348,15 @@ impl Shared {
     }
 }
 
+fn revision_of(header: Option<ResponseHeader>) -> i64 {
+    header.map_or(0, |header| header.revision)
+}
+
 /// Where the last of the line is, from what [`Ticket::last`] asks for; `None` when that is not
 /// enough to tell.
 fn place_of_last(ticket: &Ticket, line: &RangeResponse) -> Option<Place> {
     if ticket.mode != Mode::Exclusive {
-        return Some(place::find(&ticket.line, &line.kvs, ticket.key.bytes(), ticket.mode));
+        return Some(place::find(&ticket.line, &line.kvs, ticket.key.bytes()));
     }
     match &line.kvs[..] {
         [] => Some(Place::Nowhere),
@@ -348,7 +370,7 @@ fn place_of_last(ticket: &Ticket, line: &RangeResponse) -> Option<Place> {
         [_] => Some(Place::Head),
         [_, before, ..] if ticket.line.has(&before.key) => Some(Place::Waits {
             number: usize::try_from(line.count - 1).ok(),
-            behind: Behind::Key(before.key.clone()),
+            behind: vec![before.key.clone()],
         }),
         _ => None,
     }

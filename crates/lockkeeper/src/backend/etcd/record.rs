@@ -1,6 +1,7 @@
 //! What is written in a claim's key.
 
-use crate::backend::{Claim, Mode, Owner};
+use super::proto::RangeResponse;
+use crate::backend::{Claim, LossReason, Mode, Owner};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What our values begin with. Any other value is another program's: Go's are empty, or what a
@@ -52,6 +53,14 @@ pub(super) fn write_broken(reason: &str) -> Vec<u8> {
 pub(super) fn broken(value: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(value);
     Some(text.strip_prefix(OURS)?.strip_prefix(' ')?.strip_prefix(BROKEN)?.get(1..)?.to_owned())
+}
+
+/// Why the claim whose key was created then is lost, if what was found in its place says so.
+pub(super) fn loss(found: &RangeResponse, created: i64) -> Option<LossReason> {
+    match found.kvs.first().filter(|kv| kv.create_revision == created) {
+        Some(kv) => broken(&kv.value).map(|reason| LossReason::Broken { reason }),
+        None => Some(LossReason::Gone),
+    }
 }
 
 /// How a claim is meant. One that does not say so wants the name for itself.

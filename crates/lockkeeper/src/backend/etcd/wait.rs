@@ -1,9 +1,9 @@
 //! Waiting in the queue.
 
 use super::debt::Debt;
-use super::listener::{Ear, Listening, Target};
-use super::place::{Behind, Place};
-use super::queue::{Entered, Entry, Etcd};
+use super::listener::{Ear, Listening, When};
+use super::place::Place;
+use super::queue::{Entered, Entry, Etcd, Looked};
 use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -29,13 +29,8 @@ impl Etcd {
     pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         loop {
             let term = self.shared.session.term().await?;
-            let sent = Moment::now();
             let turn = match self.shared.enter(claim, term).await? {
-                Entered::At(entry, Place::Head) => match self.grant(claim, entry, sent) {
-                    Some(grant) => Turn::Granted(grant),
-                    None => Turn::AskAgain,
-                },
-                Entered::At(entry, place) => self.turn(claim, patience, entry, place).await?,
+                Entered::At(entry, looked) => self.turn(claim, patience, entry, looked).await?,
                 Entered::Again => Turn::AskAgain,
             };
             match turn {
@@ -54,58 +49,63 @@ impl Etcd {
         claim: &Claim,
         patience: &Patience,
         entry: Entry,
-        mut place: Place,
+        mut looked: Looked,
     ) -> Result<Turn> {
         let shared = &*self.shared;
         let look = Arc::new(Notify::new());
-        let own = Target {
-            key: entry.ticket.key.bytes().to_vec(),
-            range_end: Vec::new(),
-            from: entry.seen + 1,
+        let listen = |when, key: &[u8], revision| {
+            shared.listener.listen(when, key, revision, Ear::Waiter(look.clone()))
         };
-        let _own = shared.listener.listen(own, Ear::Waiter(look.clone()));
-        let mut watched: Option<(Behind, Listening)> = None;
+        let mut own = None;
+        let mut watched: Vec<(Vec<u8>, Listening)> = Vec::new();
         let mut silence = Silence::default();
         loop {
-            match &place {
-                Place::Head => {}
-                Place::Nowhere => return Ok(Turn::AskAgain),
-                Place::Waits { number, behind } => {
-                    number.iter().for_each(|number| patience.queued(*number));
-                    if watched.as_ref().is_none_or(|(watched, _)| watched != behind) {
-                        let (target, ear) = (target(&entry, behind), Ear::Waiter(look.clone()));
-                        watched = Some((behind.clone(), shared.listener.listen(target, ear)));
-                    }
-                }
-            }
-            match self.stand(claim, patience, &entry, &look, &mut silence).await? {
-                Stood::Over => {
-                    shared.leave(claim, &entry).await?;
-                    return Ok(Turn::Over);
-                }
-                Stood::SessionOver => return Ok(Turn::AskAgain),
-                Stood::Look => {}
-            }
-            match shared.look(&entry).await {
-                Ok((sent, Place::Head)) => {
+            let Looked { sent, place, revision } = looked;
+            match place {
+                Place::Head => {
                     return Ok(match self.grant(claim, entry, sent) {
                         Some(grant) => Turn::Granted(grant),
                         None => Turn::AskAgain,
                     });
                 }
-                Ok((_, found)) => {
-                    silence.broken();
-                    place = found;
-                }
-                Err(error) => {
-                    if let Err(error) = silence.goes_on(error) {
-                        shared.debts.owe(claim.id, Debt::of(&entry));
-                        return Err(error);
+                Place::Nowhere => return Ok(Turn::AskAgain),
+                Place::Waits { number, behind } => {
+                    number.iter().for_each(|number| patience.queued(*number));
+                    let key = entry.ticket.key.bytes();
+                    own.get_or_insert_with(|| listen(When::Later, key, entry.seen));
+                    watched.retain(|(key, _)| behind.contains(key));
+                    for key in behind {
+                        if !watched.iter().any(|(watched, _)| *watched == key) {
+                            let listening = listen(When::Now, &key, revision);
+                            watched.push((key, listening));
+                        }
                     }
-                    tokio::time::sleep(PAUSE).await;
-                    look.notify_one();
                 }
             }
+            looked = loop {
+                match self.stand(claim, patience, &entry, &look, &mut silence).await? {
+                    Stood::Over => {
+                        shared.leave(claim, &entry).await?;
+                        return Ok(Turn::Over);
+                    }
+                    Stood::SessionOver => return Ok(Turn::AskAgain),
+                    Stood::Look => {}
+                }
+                match shared.look(&entry).await {
+                    Ok(looked) => {
+                        silence.broken();
+                        break looked;
+                    }
+                    Err(error) => {
+                        if let Err(error) = silence.goes_on(error) {
+                            shared.debts.owe(claim.id, Debt::of(&entry));
+                            return Err(error);
+                        }
+                        tokio::time::sleep(PAUSE).await;
+                        look.notify_one();
+                    }
+                }
+            };
         }
     }
 
@@ -156,18 +156,6 @@ enum Stood {
     Look,
     Over,
     SessionOver,
-}
-
-/// What is watched so as to know when `behind` changes: from now on, since a watch from the
-/// present revision is served only every 100 ms.
-fn target(entry: &Entry, behind: &Behind) -> Target {
-    match behind {
-        Behind::Key(key) => Target { key: key.clone(), range_end: Vec::new(), from: 0 },
-        Behind::Anyone => {
-            let line = &entry.ticket.line;
-            Target { key: line.start(), range_end: line.end(), from: 0 }
-        }
-    }
 }
 
 /// Since when nothing was answered.
