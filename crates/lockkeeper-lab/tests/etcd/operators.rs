@@ -16,7 +16,33 @@ cases!(
     a_wait_outlasts_a_compaction,
     a_hold_outlasts_a_compaction_and_a_broken_connection,
     it_is_seen_since_when_claims_are_asked_for,
+    closing_ends_a_session_that_nobody_uses,
 );
+
+async fn closing_ends_a_session_that_nobody_uses(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let leases = || {
+        let said = etcdctl(&server, &["lease", "list"])?;
+        anyhow::Ok(said.lines().filter(|line| !line.contains("found")).count())
+    };
+    let one = keeper(&server, LASTING).await?;
+    let held = one.lock("held").ttl(LONG).acquire().await?;
+    ensure!(one.close(LONG).await, "it did not come to rest");
+    ensure!(leases()? == 1 && held.is_held(), "the session went under a claim");
+    held.release().await?;
+    // A detached claim stays for its ttl.
+    one.lock("left").ttl(Duration::from_secs(3)).acquire().await?.detach();
+    ensure!(one.close(LONG).await, "it did not come to rest");
+    ensure!(!keys(&server, "left")?.is_empty(), "a detached claim went with the session");
+    eventually("the detached claim runs out", async || {
+        Ok(keys(&server, "left")?.is_empty().then_some(()))
+    })
+    .await;
+    ensure!(one.close(LONG).await, "it did not come to rest");
+    ensure!(leases()? == 0, "the session is still there");
+    one.lock("again").ttl(LONG).acquire().await?.release().await?;
+    Ok(())
+}
 
 async fn a_deleted_key_is_lost_at_once(lab: &Lab) -> Result<()> {
     let server = lab.etcd().start()?;

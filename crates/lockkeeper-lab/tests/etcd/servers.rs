@@ -115,7 +115,7 @@ async fn a_restart_is_outlasted(lab: &Lab) -> Result<()> {
 
 async fn nothing_is_left_of_what_was_asked_while_the_server_stood_still(lab: &Lab) -> Result<()> {
     let server = lab.etcd().start()?;
-    let one = keeper(&server, "session=120s&timeout=300ms").await?;
+    let one = keeper(&server, "session=120s&timeout=300ms&outage=100ms").await?;
     let kept = one.lock("kept").ttl(LONG).acquire().await?;
     for round in 0..10 {
         let name = format!("asked/{round}");

@@ -84,6 +84,11 @@ impl Debts {
         lock(&self.owed).remove(&claim);
     }
 
+    /// Whether any key on this lease is owed, now or later.
+    pub(super) fn any_on(&self, lease: i64) -> bool {
+        lock(&self.owed).values().any(|debt| debt.lease == lease)
+    }
+
     fn due(&self) -> Vec<(ClaimId, Debt)> {
         let now = Moment::now();
         let debts = lock(&self.owed);

@@ -12,6 +12,7 @@ pub(super) mod path {
     pub(in super::super) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(in super::super) const TXN: &str = "/etcdserverpb.KV/Txn";
     pub(in super::super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+    pub(in super::super) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
     pub(in super::super) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
     pub(in super::super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
     pub(in super::super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
@@ -221,6 +222,15 @@ pub(super) struct LeaseGrantResponse {
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseRevokeRequest {
+    #[prost(int64, tag = "1")]
+    pub(super) id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseRevokeResponse {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LeaseKeepAliveRequest {

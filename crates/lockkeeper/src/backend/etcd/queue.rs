@@ -187,6 +187,12 @@ impl Backend for Etcd {
         }
     }
 
+    async fn close(&self) -> Result<()> {
+        let Shared { session, debts, .. } = &*self.shared;
+        debts.pay_what_is_due().await;
+        session.close(|lease| debts.any_on(lease)).await
+    }
+
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }

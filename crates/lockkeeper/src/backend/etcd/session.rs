@@ -3,7 +3,7 @@
 use super::link::{Answered, Link};
 use super::proto::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
-    RangeRequest, RangeResponse, ResponseHeader, path,
+    LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest, RangeResponse, ResponseHeader, path,
 };
 use super::{lock, requests};
 use crate::backend::Moment;
@@ -74,6 +74,22 @@ impl Session {
         let term = Arc::new(Term::begin(&self.link, self.length, &self.probe).await?);
         *lock(&self.term) = Some(term.clone());
         Ok(term)
+    }
+
+    /// Ends the lease in use, if nobody has a claim on it that `owed` knows of, or is making one.
+    pub(super) async fn close(&self, owed: impl Fn(i64) -> bool) -> Result<()> {
+        let idle = {
+            let mut term = lock(&self.term);
+            // Whoever has or makes a claim shares the term; a claim that was detached is owed.
+            term.take_if(|term| Arc::strong_count(term) == 1 && !owed(term.lease))
+        };
+        let Some(term) = idle.filter(|term| !term.is_over()) else { return Ok(()) };
+        let request = LeaseRevokeRequest { id: term.lease };
+        match self.link.try_call::<_, LeaseRevokeResponse>(path::LEASE_REVOKE, &request).await {
+            Ok(_) => Ok(()),
+            Err(trouble) if trouble.is_lease_gone() => Ok(()),
+            Err(trouble) => Err(trouble.explain(self.link.shown())),
+        }
     }
 
     fn current(&self) -> Option<Arc<Term>> {

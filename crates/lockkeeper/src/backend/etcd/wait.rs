@@ -12,8 +12,6 @@ use tokio::sync::Notify;
 
 /// A claim looks for itself this often, should everything else have failed it.
 const RECHECK: Duration = Duration::from_secs(10);
-/// How long etcd may be away before those who wait are told.
-const FORBEARANCE: Duration = Duration::from_secs(10);
 /// The pause after a request that was not answered.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -58,7 +56,6 @@ impl Etcd {
         };
         let mut own = None;
         let mut watched: Vec<(Vec<u8>, Listening)> = Vec::new();
-        let mut silence = Silence::default();
         loop {
             let Looked { sent, place, revision } = looked;
             match place {
@@ -83,7 +80,7 @@ impl Etcd {
                 }
             }
             looked = loop {
-                match self.stand(claim, patience, &entry, &look, &mut silence).await? {
+                match self.stand(claim, patience, &entry, &look).await? {
                     Stood::Over => {
                         shared.leave(claim, &entry).await?;
                         return Ok(Turn::Over);
@@ -93,11 +90,11 @@ impl Etcd {
                 }
                 match shared.look(&entry).await {
                     Ok(looked) => {
-                        silence.broken();
+                        patience.heard();
                         break looked;
                     }
                     Err(error) => {
-                        if let Err(error) = silence.goes_on(error) {
+                        if let Err(error) = forgive(patience, error) {
                             shared.debts.owe(claim.id, Debt::of(&entry));
                             return Err(error);
                         }
@@ -116,7 +113,6 @@ impl Etcd {
         patience: &Patience,
         entry: &Entry,
         look: &Notify,
-        silence: &mut Silence,
     ) -> Result<Stood> {
         let (shared, term) = (&*self.shared, &entry.term);
         let recheck = Moment::now() + RECHECK;
@@ -135,12 +131,12 @@ impl Etcd {
                 () = recheck.reached() => return Ok(Stood::Look),
                 () = beat.reached() => match shared.keep_alive(term, term.beat() / 2).await {
                     Ok(()) => {
-                        silence.broken();
+                        patience.heard();
                         shared.listener.revive();
                         beat = term.sent() + term.beat();
                     }
                     Err(error) => {
-                        if let Err(error) = silence.goes_on(error) {
+                        if let Err(error) = forgive(patience, error) {
                             shared.debts.owe(claim.id, Debt::of(entry));
                             return Err(error);
                         }
@@ -158,22 +154,11 @@ enum Stood {
     SessionOver,
 }
 
-/// Since when nothing was answered.
-#[derive(Debug, Default)]
-struct Silence(Option<Moment>);
-
-impl Silence {
-    fn broken(&mut self) {
-        self.0 = None;
+/// The error, once etcd has been silent for longer than one who waits forgives.
+fn forgive(patience: &Patience, error: Error) -> Result<()> {
+    if patience.silence() > patience.outage() || !error.is_retryable() {
+        return Err(error);
     }
-
-    /// The error, once it has gone on for too long.
-    fn goes_on(&mut self, error: Error) -> Result<()> {
-        let now = Moment::now();
-        if now.since(*self.0.get_or_insert(now)) > FORBEARANCE || !error.is_retryable() {
-            return Err(error);
-        }
-        tracing::debug!(%error, "no answer while waiting");
-        Ok(())
-    }
+    tracing::debug!(%error, "no answer while waiting");
+    Ok(())
 }
