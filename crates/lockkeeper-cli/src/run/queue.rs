@@ -12,6 +12,10 @@ use tokio::time::{Instant, sleep};
 
 /// How long we wait in silence, and how often we look again after.
 const GLANCE: Duration = Duration::from_secs(1);
+/// For every so many places further back we look a second later, up to this: each look reads the
+/// whole queue, and in a long one everybody looks.
+const PLACES_PER_GLANCE: u32 = 16;
+const LONGEST_GLANCE: Duration = Duration::from_secs(10);
 /// How often we say the same thing again.
 const REMINDER: Duration = Duration::from_secs(30);
 
@@ -98,7 +102,9 @@ async fn contend(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Option<H
 async fn tell_whom_we_wait_for<T>(keeper: &Keeper, plan: &Plan, owner: &Owner) -> T {
     let mut last: Option<(Obstacle, Instant)> = None;
     loop {
-        sleep(GLANCE).await;
+        let place = last.as_ref().and_then(|(obstacle, _)| obstacle.place).unwrap_or(1);
+        let glances = 1 + u32::try_from(place).unwrap_or(u32::MAX) / PLACES_PER_GLANCE;
+        sleep((GLANCE * glances).min(LONGEST_GLANCE)).await;
         let Some(obstacle) = Obstacle::find(keeper, plan, owner).await else { continue };
         let known = last.as_ref().is_some_and(|(before, said)| {
             obstacle.is_much_like(before) && said.elapsed() < REMINDER

@@ -5,10 +5,10 @@ use super::desk::Desk;
 use super::roll::Called;
 use super::sweep::{self, CLEANING};
 use super::time::{millis, span};
-use super::tx::WAITER_LEASE;
+use super::tx::{Queued, WAITER_LEASE};
 use crate::backend::LossReason;
 use crate::clock::Moment;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,6 +42,10 @@ struct Clerk {
     awake_until: Moment,
     /// The file was used since the last cleaning.
     used: bool,
+    /// There were waiters at the last look.
+    waited_for: bool,
+    /// Since when no heartbeat has succeeded.
+    failing_since: Option<Moment>,
 }
 
 fn work(desk: &Weak<Desk>) {
@@ -55,6 +59,8 @@ fn work(desk: &Weak<Desk>) {
         // At once: there may be many processes, none of which lives long.
         next_cleaning: now,
         used: true,
+        waited_for: false,
+        failing_since: None,
     };
     loop {
         let Some(desk) = desk.upgrade() else { return };
@@ -71,26 +77,36 @@ fn work(desk: &Weak<Desk>) {
 
 impl Clerk {
     fn look_after(&mut self, desk: &Desk) {
+        #[cfg(test)]
+        desk.passes.fetch_add(1, Ordering::SeqCst);
         if desk.checkpoint_due() {
             desk.checkpoint();
         }
         desk.serve_patiently();
-        let (waiters, alarms) = (desk.roll.has_waiters(), desk.roll.has_alarms());
-        if alarms && desk.still_the_same_file().is_err() {
-            // Whoever opens the file that is there now sees none of our claims.
+        let in_use = desk.roll.has_waiters() || desk.roll.has_alarms();
+        if in_use && let Err(error) = desk.still_the_same_file() {
+            // Whoever opens the file that is there now sees none of our claims, and lets in none
+            // of our waiters.
+            desk.roll.fail_waiters(&error);
             for alarm in desk.roll.take_alarms() {
                 alarm.ring(LossReason::Gone);
             }
         }
-        if waiters || alarms {
-            self.used = true;
-            self.look_for_mail(desk);
+        let (waiters, alarms) = (desk.roll.has_waiters(), desk.roll.has_alarms());
+        if waiters && !std::mem::replace(&mut self.waited_for, waiters) {
+            // Their rows last longer than that.
+            self.next_beat = Moment::now() + HEARTBEAT;
+            Self::listen(desk);
         }
+        self.waited_for = waiters;
         if let Some(expiry) = desk.roll.take_first_expiry() {
             self.next_beat = self.next_beat.min(expiry);
         }
+        self.used |= waiters || alarms;
         if waiters && self.next_beat.remaining().is_zero() {
             self.beat(desk);
+        } else if waiters || alarms {
+            self.look_for_mail(desk);
         }
         if self.used && self.next_cleaning.remaining().is_zero() {
             self.next_cleaning = Moment::now() + CLEANING;
@@ -101,6 +117,18 @@ impl Clerk {
         desk.serve_patiently();
     }
 
+    /// Sees to it that other processes can wake this one. Before the file is looked at: what was
+    /// handed over until then is found by that.
+    fn listen(desk: &Desk) {
+        if desk.bell.socket().is_some_and(|socket| socket.is_there()) {
+            return;
+        }
+        match desk.sockets.open(&desk.process) {
+            Ok(socket) => desk.bell.listen_at(socket),
+            Err(error) => tracing::debug!(%error, "other processes cannot wake this one"),
+        }
+    }
+
     /// How long to sleep; `None` when there is nothing to look after.
     fn sleep(&mut self, desk: &Desk) -> Option<Duration> {
         if desk.has_jobs() {
@@ -109,9 +137,15 @@ impl Clerk {
         // Before looking at the roll: who comes later sees it, and rings.
         desk.bell.fast_asleep.store(true, Ordering::SeqCst);
         let soon = if desk.roll.has_waiters() {
-            let glance = self.glance.min(self.next_beat.remaining());
-            self.glance = (self.glance * 5 / 4).min(LONGEST_GLANCE);
-            Some(glance)
+            let beat = self.next_beat.remaining();
+            if desk.bell.socket().is_some() {
+                // Woken when there is something to see. The heartbeat finds what was missed.
+                Some(beat)
+            } else {
+                let glance = self.glance.min(beat);
+                self.glance = (self.glance * 5 / 4).min(LONGEST_GLANCE);
+                Some(glance)
+            }
         } else {
             self.glance = FIRST_GLANCE;
             let awake = desk.roll.has_alarms() || !self.awake_until.remaining().is_zero();
@@ -139,10 +173,14 @@ impl Clerk {
             tx.confirm()?;
             tx.broken()
         });
-        let Ok(broken) = mail else {
-            self.version = None;
-            return;
-        };
+        match mail {
+            Ok(broken) => self.tell_broken(desk, broken),
+            Err(_) => self.version = None,
+        }
+    }
+
+    /// Tells the holders of broken claims, each of which is a name, an id and a reason.
+    fn tell_broken(&mut self, desk: &Desk, broken: Vec<(String, String, String)>) {
         for (name, id, reason) in broken {
             match desk.roll.unwatch(&id) {
                 Some(alarm) => {
@@ -171,30 +209,51 @@ impl Clerk {
     /// expired. Waiters whose rows are gone are told to queue anew; rows whose waiters are gone
     /// are removed.
     fn beat(&mut self, desk: &Desk) {
+        #[cfg(test)]
+        desk.beats.fetch_add(1, Ordering::SeqCst);
+        Self::listen(desk);
         let waiting = desk.roll.waiting();
-        let names: BTreeSet<String> = waiting.iter().map(|(_, name)| name.clone()).collect();
+        let started = Moment::now();
         let outcome = desk.call_blocking(move |tx| {
             tx.confirm()?;
             let in_queue = tx.beat()?;
+            let mut first: BTreeMap<&str, i64> = BTreeMap::new();
+            for Queued { name, ticket, .. } in &in_queue {
+                let first = first.entry(name).or_insert(*ticket);
+                *first = (*first).min(*ticket);
+            }
             let mut next = tx.now + millis(WAITER_LEASE);
-            for name in &names {
-                next = tx.advance(name)?.map_or(next, |expires| expires.min(next));
+            for (name, ticket) in first {
+                next = tx.look_ahead(name, ticket)?.map_or(next, |expires| expires.min(next));
             }
             let granted = tx.granted.borrow();
-            let alive = in_queue.iter().map(|(id, _)| id).chain(granted.iter().map(|(_, t)| &t.id));
+            let queued = in_queue.iter().map(|queued| &queued.id);
+            let alive = queued.chain(granted.iter().map(|(_, turn)| &turn.id));
             let alive: BTreeSet<String> = alive.cloned().collect();
-            Ok((in_queue, alive, next - tx.now))
+            Ok((in_queue, alive, tx.broken()?, next - tx.now))
         });
-        let Ok((in_queue, alive, until_expiry)) = outcome else {
-            self.next_beat = Moment::now() + HEARTBEAT / 5;
-            return;
+        let (in_queue, alive, broken, until_expiry) = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.next_beat = Moment::now() + HEARTBEAT / 5;
+                let failing_since = *self.failing_since.get_or_insert(started);
+                if Moment::now().since(failing_since) >= WAITER_LEASE {
+                    // Their rows count for nothing any more, and who knows until when.
+                    self.failing_since = None;
+                    desk.roll.fail_waiters(&error);
+                }
+                return;
+            }
         };
+        self.failing_since = None;
         self.next_beat = Moment::now() + span(until_expiry.max(1)).min(HEARTBEAT);
         for (id, _) in waiting.into_iter().filter(|(id, _)| !alive.contains(id)) {
             desk.roll.tell(&id, Called::Dropped);
         }
+        self.tell_broken(desk, broken);
         // A waiter is on the roll before its row is in the file, so these were left behind.
-        for (id, name) in in_queue.into_iter().filter(|(id, _)| !desk.roll.is_waiting(id)) {
+        let left_behind = in_queue.into_iter().filter(|queued| !desk.roll.is_waiting(&queued.id));
+        for Queued { id, name, .. } in left_behind {
             let removed = desk.call_blocking(move |tx| tx.remove_waiter(&name, &id));
             if let Err(error) = removed {
                 tracing::debug!(%error, "a waiter without a task stays until the next heartbeat");

@@ -9,8 +9,9 @@ use super::bell::Bell;
 use super::job::{Job, closed, job};
 use super::roll::{Called, Roll};
 use super::schema::{self, BUSY_LIMIT, is_busy, store_error};
-use super::time::{StoreClock, wall_ms};
+use super::time::{StoreClock, uneven, wall_ms};
 use super::tx::Tx;
+use super::wake::Sockets;
 use crate::backend::{Alarm, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use rusqlite::Connection;
@@ -32,6 +33,9 @@ const LONG_LOG: u64 = 4 << 20;
 const SEEN_LATELY: Duration = Duration::from_millis(5);
 /// How long the clerk serves before he looks after other things.
 const SHIFT: Duration = Duration::from_millis(50);
+/// How long the clerk waits between two tries at a busy file, at first and at the most.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// How long a checkpoint waits for other processes.
 const CHECKPOINT_LIMIT: Duration = Duration::from_millis(200);
 
@@ -47,15 +51,31 @@ pub(super) struct Desk {
     queue: Mutex<VecDeque<Box<dyn Job>>>,
     /// Written to the log since the last checkpoint.
     pages: AtomicU32,
-    /// Since when another process has kept the file.
-    busy_since: Mutex<Option<Moment>>,
+    /// Since when the file was found busy at every try.
+    busy: Mutex<Option<Busy>>,
     /// How many of the next jobs are to have a transaction to themselves.
     alone: AtomicUsize,
     /// The claims of this process.
     pub(super) roll: Roll,
     pub(super) bell: Arc<Bell>,
+    /// Where other processes that use the file are woken.
+    pub(super) sockets: Sockets,
     /// Something of this process was broken by itself, which the version number does not show.
     mail: AtomicBool,
+    /// How often the clerk looked after things, and gave signs of life.
+    #[cfg(test)]
+    pub(super) passes: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
+    pub(super) beats: std::sync::atomic::AtomicU64,
+}
+
+/// A file that was found busy.
+#[derive(Debug)]
+struct Busy {
+    tries_since: Moment,
+    /// Since when nobody else was seen to commit, and the version number then.
+    kept_since: Moment,
+    version: Option<i64>,
 }
 
 /// How a visit to the desk went.
@@ -74,8 +94,9 @@ impl Desk {
         let mut log = path.clone().into_os_string();
         log.push("-wal");
         let log_is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > LONG_LOG);
+        let sockets = Sockets::beside(&path);
         Ok(Self {
-            identity: identity(&path),
+            identity: identity(&path).unwrap_or_default(),
             seen: Mutex::new(None),
             path,
             process,
@@ -83,11 +104,16 @@ impl Desk {
             connection: Mutex::new(connection),
             queue: Mutex::default(),
             pages: AtomicU32::new(if log_is_long { PAGES_PER_CHECKPOINT } else { 0 }),
-            busy_since: Mutex::new(None),
+            busy: Mutex::new(None),
             alone: AtomicUsize::new(0),
             roll: Roll::default(),
             bell: Arc::default(),
+            sockets,
             mail: AtomicBool::new(false),
+            #[cfg(test)]
+            passes: Default::default(),
+            #[cfg(test)]
+            beats: Default::default(),
         })
     }
 
@@ -148,29 +174,48 @@ impl Desk {
     /// could do nothing else.
     pub(super) fn serve_patiently(&self) {
         let shift = Moment::now() + SHIFT;
-        let mut pause = Duration::from_micros(100);
         while self.has_jobs() && Moment::now() < shift {
             let connection = lock(&self.connection);
             let served = self.batch(&connection);
             // Before anything else, so that whoever comes from now on finds the desk free.
             drop(connection);
             if let Served::All = served {
-                *lock(&self.busy_since) = None;
+                *lock(&self.busy) = None;
                 if self.checkpoint_due() {
                     return;
                 }
                 continue;
             }
-            let busy_since = *lock(&self.busy_since).get_or_insert_with(Moment::now);
-            if Moment::now().since(busy_since) >= BUSY_LIMIT {
-                *lock(&self.busy_since) = None;
-                let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-                let error = rusqlite::Error::SqliteFailure(busy, None);
-                return self.fail_all(&store_error(&self.path, error));
+            match self.still_busy(Moment::now()) {
+                Some(pause) => std::thread::sleep(pause),
+                None => {
+                    let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                    let error = rusqlite::Error::SqliteFailure(busy, None);
+                    return self.fail_all(&store_error(&self.path, error));
+                }
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(1));
         }
+    }
+
+    /// How long to wait before the next try at a busy file; `None` once a single process has kept
+    /// it for too long. While there are commits of others the file is in demand, not kept.
+    pub(super) fn still_busy(&self, now: Moment) -> Option<Duration> {
+        let mut busy = lock(&self.busy);
+        let Some(found) = &mut *busy else {
+            *busy = Some(Busy { tries_since: now, kept_since: now, version: self.data_version() });
+            return Some(FIRST_PAUSE);
+        };
+        if now.since(found.kept_since) >= BUSY_LIMIT {
+            let version = self.data_version();
+            if version.is_none() || version == found.version {
+                *busy = None;
+                return None;
+            }
+            (found.kept_since, found.version) = (now, version);
+        }
+        // The more want the file, the longer each waits, and the rarer are tries in vain.
+        let pause = (now.since(found.tries_since) / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        Some(pause.mul_f64(uneven()))
     }
 
     pub(super) fn has_jobs(&self) -> bool {
@@ -248,6 +293,9 @@ impl Desk {
                 lock(&self.queue).push_back(removal);
             }
         }
+        for process in tx.concerned.into_inner() {
+            self.sockets.wake(&process);
+        }
         Ok(())
     }
 
@@ -322,6 +370,7 @@ impl Desk {
             wall: wall_ms(),
             sent,
             granted: RefCell::default(),
+            concerned: RefCell::default(),
         }
     }
 
@@ -347,17 +396,20 @@ impl Desk {
         if seen.is_some_and(|seen| now.since(seen) < SEEN_LATELY) {
             return Ok(());
         }
-        if self.identity == identity(&self.path) {
+        let found = identity(&self.path);
+        if found.as_ref().is_ok_and(|found| *found == self.identity) {
             *seen = Some(now);
             return Ok(());
         }
         let shown = self.path.display();
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{shown} was deleted or replaced while in use: end this process and start anew"
-            ),
-        ))
+        let what = match found {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                format!("{shown} is out of reach ({error}): make it accessible again, or")
+            }
+            _ => format!("{shown} was deleted or replaced while in use:"),
+        };
+        let what = format!("{what} end every process that uses it and start anew");
+        Err(Error::new(ErrorKind::Unavailable, what))
     }
 
     /// Says that the waiter's row is in the file, to be looked after by the clerk.
@@ -378,6 +430,9 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
+        if let Some(socket) = self.bell.socket() {
+            socket.remove();
+        }
         // So that the clerk sees that the desk is gone.
         self.bell.ring();
     }
@@ -393,17 +448,17 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 /// The same error once more: each of those who waited is told.
-fn again(error: &Error) -> Error {
+pub(super) fn again(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }
 
 #[cfg(unix)]
-fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
+fn identity(path: &std::path::Path) -> std::io::Result<Option<(u64, u64)>> {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    std::fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-fn identity(_: &std::path::Path) -> Option<(u64, u64)> {
-    None // Windows does not let an open file be replaced.
+fn identity(_: &std::path::Path) -> std::io::Result<Option<(u64, u64)>> {
+    Ok(None) // Windows does not let an open file be replaced.
 }

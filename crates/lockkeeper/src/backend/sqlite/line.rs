@@ -90,6 +90,8 @@ impl<'a> Line<'a> {
                 .execute(params![self.name, entry.ticket, entry.state, tx.now, entry.expires])?;
             if ours {
                 tx.granted.borrow_mut().push((self.name.to_owned(), entry.turn(tx.sent)));
+            } else {
+                tx.concerned.borrow_mut().insert(entry.process.clone());
             }
         }
         Ok(())

@@ -30,6 +30,11 @@ mod tests;
 mod time;
 mod tx;
 mod view;
+#[cfg(unix)]
+mod wake;
+#[cfg(not(unix))]
+#[path = "wake_none.rs"]
+mod wake;
 
 use crate::address::Address;
 use crate::backend::{
@@ -115,6 +120,7 @@ impl Sqlite {
             Ok(called) = &mut called => match called {
                 Called::Granted(turn) => Ok(Some(Waited::Granted(turn))),
                 Called::Dropped => Ok(Some(Waited::Dropped)),
+                Called::Failed(error) => Err(error),
             },
             () = patience.over() => {
                 let (leaving, at) = (id.clone(), claim.name.clone());

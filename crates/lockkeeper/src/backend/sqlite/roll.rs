@@ -1,8 +1,9 @@
 //! Which claims of this process wait, and which are held.
 
-use super::desk::lock;
+use super::desk::{again, lock};
 use super::tx::Turn;
 use crate::backend::{Alarm, Moment};
+use crate::error::Error;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use tokio::sync::oneshot;
@@ -31,6 +32,8 @@ pub(super) enum Called {
     Granted(Turn),
     /// Its row was dropped, because this process gave no sign of life for too long.
     Dropped,
+    /// The file is gone, or has been out of reach for longer than a row lasts.
+    Failed(Error),
 }
 
 impl Roll {
@@ -63,6 +66,13 @@ impl Roll {
         // One who is leaving in this moment finds his row granted, and sees to it.
         let _ = waiter.turn.send(called);
         true
+    }
+
+    /// Ends every wait with `error`.
+    pub(super) fn fail_waiters(&self, error: &Error) {
+        for (_, waiter) in std::mem::take(&mut *lock(&self.waiters)) {
+            let _ = waiter.turn.send(Called::Failed(again(error)));
+        }
     }
 
     pub(super) fn is_waiting(&self, id: &str) -> bool {

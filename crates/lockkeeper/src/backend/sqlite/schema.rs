@@ -1,6 +1,6 @@
 //! The file: where it is, how it is opened, what is in it, what can be wrong with it.
 
-use super::time::StoreClock;
+use super::time::{StoreClock, uneven};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -14,6 +14,11 @@ const VERSION: i32 = 1;
 
 /// How long another process may keep the file before we call it unavailable.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
+
+/// How opening is tried: for so long, so often at least, so far apart.
+const ONE_TRY: Duration = Duration::from_millis(200);
+const LEAST_TRIES: u32 = 20;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// One row per claim, held or waiting, in the order of asking.
 ///
@@ -97,11 +102,14 @@ pub(super) fn default_path() -> Result<PathBuf> {
 /// Opens the file, makes it ours if it is new, and voids the claims of an earlier boot.
 pub(super) fn open(path: &Path, clock: &StoreClock) -> Result<Connection> {
     let give_up = Moment::now() + BUSY_LIMIT;
+    let mut tries = 1;
     let prepared = loop {
         match attempt(path, clock) {
             // Turning a new file to write-ahead logging does not wait for others who do the same.
-            Err(error) if is_busy(&error) && Moment::now() < give_up => {
-                std::thread::sleep(Duration::from_millis(5));
+            // On a machine that is so busy that few tries were possible, time alone says little.
+            Err(error) if is_busy(&error) && (tries < LEAST_TRIES || Moment::now() < give_up) => {
+                std::thread::sleep(BETWEEN_TRIES.mul_f64(uneven()));
+                tries += 1;
             }
             outcome => break outcome,
         }
@@ -139,7 +147,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY_LIMIT)?;
+    connection.busy_timeout(ONE_TRY)?;
     // One look in one transaction: another process may be making the file this very moment.
     let first_look = connection.transaction()?;
     let mut finding = look(&first_look, clock)?;

@@ -18,6 +18,9 @@ pub(super) fn clean(desk: &Desk) {
         return;
     }
     while let Ok(true) = desk.call_blocking(sweep) {}
+    desk.sockets.remove_stale();
+    // Of many processes that write little, none would find the log long enough by itself.
+    desk.checkpoint();
 }
 
 fn is_due(tx: &Tx<'_>) -> Result<bool> {

@@ -23,6 +23,13 @@ pub(super) fn span(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
+/// Between a half and one and a half, different for processes that ask at the same time.
+pub(super) fn uneven() -> f64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    let mixed = nanos.wrapping_mul(0x9e37_79b1) ^ std::process::id().wrapping_mul(0x85eb_ca6b);
+    0.5 + f64::from(mixed) / f64::from(u32::MAX)
+}
+
 /// The clock of the file's times, and the name under which the file remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StoreClock {

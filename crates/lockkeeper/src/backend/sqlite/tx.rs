@@ -6,6 +6,7 @@ use super::time::millis;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Standing};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a waiter stays in the queue without a sign of life from its process, handed to or
@@ -25,6 +26,8 @@ pub(super) struct Tx<'a> {
     pub(super) sent: Moment,
     /// Waiters of this process that were granted their claim, to be woken after the commit.
     pub(super) granted: RefCell<Vec<(String, Turn)>>,
+    /// Other processes that were handed something or had it broken, to be woken likewise.
+    pub(super) concerned: RefCell<BTreeSet<String>>,
 }
 
 /// A claim that holds its name.
@@ -48,6 +51,14 @@ pub(super) enum Asked {
     },
     /// The owner holds the name in this mode, which does not cover what it asks for.
     Uncovered(Mode),
+}
+
+/// A waiter of this process whose row is in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Queued {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) ticket: i64,
 }
 
 /// What became of leaving the queue.
@@ -245,16 +256,36 @@ impl Tx<'_> {
         Ok(next)
     }
 
-    /// Shows that this process's waiters live: the ids of those in the queue, and their names.
-    pub(super) fn beat(&self) -> Result<Vec<(String, String)>> {
+    /// Lets in whomever the claim ahead of the waiter with `ticket` no longer keeps out, and says
+    /// when to look again.
+    ///
+    /// Behind another waiter that lives there is nothing to do: that one does the looking. So a
+    /// queue of any length costs each of its waiters one row, and only the first reads it all.
+    pub(super) fn look_ahead(&self, name: &str, ticket: i64) -> Result<Option<i64>> {
+        let ahead: Option<(i64, i64)> = self
+            .connection
+            .prepare_cached(
+                "SELECT state, expires FROM claim WHERE name = ?1 AND ticket < ?2
+                 ORDER BY ticket DESC LIMIT 1",
+            )?
+            .query_row(params![name, ticket], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        match ahead {
+            Some((WAITING, expires)) if expires > self.now => Ok(Some(expires)),
+            _ => self.advance(name),
+        }
+    }
+
+    /// Shows that this process's waiters live: those in the queue.
+    pub(super) fn beat(&self) -> Result<Vec<Queued>> {
         self.connection
             .prepare_cached(
                 "UPDATE claim SET expires = ?2
                  WHERE process = ?1 AND state > 1 AND state = 2 AND expires > ?3
-                 RETURNING id, name",
+                 RETURNING id, name, ticket",
             )?
             .query_map(params![self.process, self.now + millis(WAITER_LEASE), self.now], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+                Ok(Queued { id: row.get(0)?, name: row.get(1)?, ticket: row.get(2)? })
             })?
             .collect()
     }
@@ -311,10 +342,14 @@ impl Tx<'_> {
             .connection
             .prepare_cached(
                 "UPDATE claim SET state = 4, note = ?3
-                 WHERE name = ?1 AND token = ?2 AND state IN (1, 3) AND expires > ?4",
+                 WHERE name = ?1 AND token = ?2 AND state IN (1, 3) AND expires > ?4
+                 RETURNING process",
             )?
-            .execute(params![name, token, reason, self.now])?;
+            .query_map(params![name, token, reason, self.now], |row| row.get(0))?
+            .collect::<Result<Vec<String>>>()?;
         self.advance(name)?;
-        Ok(broken > 0)
+        let found = !broken.is_empty();
+        self.concerned.borrow_mut().extend(broken);
+        Ok(found)
     }
 }

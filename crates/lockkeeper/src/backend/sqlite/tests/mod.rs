@@ -1,5 +1,7 @@
 //! The queue in the table, on a clock of the test's own.
 
+#[cfg(unix)]
+mod crowd;
 mod random;
 
 use super::tx::{Asked, Left, Turn, Tx};
@@ -58,7 +60,8 @@ impl Bench {
     ) -> (T, Vec<(String, Turn)>) {
         let (now, wall) = (self.now.get(), self.wall.get());
         let (connection, sent) = (&self.connection, Moment::now());
-        let tx = Tx { connection, process, now, wall, sent, granted: RefCell::default() };
+        let (granted, concerned) = (RefCell::default(), RefCell::default());
+        let tx = Tx { connection, process, now, wall, sent, granted, concerned };
         let output = work(&tx);
         let granted = tx.granted.into_inner();
         (output, granted)
@@ -160,6 +163,7 @@ fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
     for _ in 0..4 {
         bench.pass(Duration::from_secs(1));
         let (ids, _) = bench.as_process("p", |tx| tx.beat().unwrap());
+        let ids: Vec<_> = ids.into_iter().map(|queued| (queued.id, queued.name)).collect();
         assert_eq!(ids, [(alive.id.to_string(), "n".to_owned())]);
     }
     let woken = bench.release("p", &first, &turn);

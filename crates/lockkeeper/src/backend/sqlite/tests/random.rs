@@ -154,9 +154,11 @@ impl World {
                 let (alive, woken) = bench.as_process(process, |tx| {
                     tx.confirm().unwrap();
                     let alive = tx.beat().unwrap();
-                    let alive: Vec<_> = alive.into_iter().map(|(id, _)| id).collect();
-                    tx.advance("n").unwrap();
-                    alive
+                    // As the clerk does: only from where this process's first waiter stands.
+                    if let Some(first) = alive.iter().map(|queued| queued.ticket).min() {
+                        tx.look_ahead("n", first).unwrap();
+                    }
+                    alive.into_iter().map(|queued| queued.id).collect::<Vec<_>>()
                 });
                 let told: Vec<_> = woken.iter().map(|turn| turn.id.clone()).collect();
                 self.woken(bench, woken);

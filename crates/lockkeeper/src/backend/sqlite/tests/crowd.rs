@@ -1,0 +1,295 @@
+//! Several desks at one file, each standing for a process: who is woken, by what, and what those
+//! who wait learn when the file goes away.
+
+use super::super::Sqlite;
+use crate::address::Address;
+use crate::backend::{Backend, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience};
+use crate::claim::ClaimIds;
+use crate::error::{ErrorKind, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+const TTL: Duration = Duration::from_secs(600);
+
+struct Place {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+    ids: ClaimIds,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::at("locks.db")
+    }
+
+    fn at(file: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        Self { folder, file, ids: ClaimIds::new().unwrap() }
+    }
+
+    fn process(&self) -> Arc<Sqlite> {
+        let url = format!("sqlite:{}", self.file.display());
+        Arc::new(Sqlite::open(&Address::parse(&url).unwrap()).unwrap())
+    }
+
+    fn claim(&self) -> Claim {
+        let id = self.ids.next();
+        Claim {
+            id,
+            name: Name::new("n").unwrap(),
+            mode: Mode::Exclusive,
+            sided: false,
+            owner: Owner::from_id(id.to_string()),
+            ttl: TTL,
+            whom: "someone".into(),
+            note: "".into(),
+        }
+    }
+
+    async fn take(&self, process: &Sqlite) -> Grant {
+        process.acquire(&self.claim(), &Patience::none()).await.unwrap().expect("it is free")
+    }
+
+    /// Begins to wait, and returns once the row is in the file.
+    async fn queue(&self, process: &Arc<Sqlite>) -> JoinHandle<Result<Option<Grant>>> {
+        let (claim, process) = (self.claim(), process.clone());
+        let id = claim.id.to_string();
+        let desk = process.desk.clone();
+        let waiting =
+            tokio::spawn(async move { process.acquire(&claim, &Patience::endless()).await });
+        until(|| desk.roll.waiting().iter().any(|(queued, _)| *queued == id)).await;
+        // Until the clerk has dealt with it and sleeps.
+        until(|| desk.bell.is_at_socket()).await;
+        waiting
+    }
+
+    fn wake_folder(&self) -> PathBuf {
+        let mut folder = self.file.clone().into_os_string();
+        folder.push("-wake");
+        folder.into()
+    }
+
+    fn sockets(&self) -> usize {
+        fs::read_dir(self.wake_folder()).map_or(0, Iterator::count)
+    }
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+async fn granted(waiting: JoinHandle<Result<Option<Grant>>>) -> Box<dyn Lease> {
+    waiting.await.unwrap().unwrap().expect("granted").lease
+}
+
+#[tokio::test]
+async fn a_hand_over_wakes_the_one_that_is_next_and_nobody_else() {
+    let place = Place::new();
+    let holder = place.process();
+    let mut held = place.take(&holder).await;
+    let processes: Vec<_> = (0..8).map(|_| place.process()).collect();
+    let mut waiting = Vec::new();
+    for process in &processes {
+        waiting.push(place.queue(process).await);
+    }
+    let woken = || -> Vec<u64> {
+        processes.iter().map(|process| process.desk.bell.woken.load(Ordering::SeqCst)).collect()
+    };
+    let before = woken();
+    held.lease.release(Duration::ZERO).await.unwrap();
+    let _next = granted(waiting.remove(0)).await;
+    let after = woken();
+    assert_eq!(after[0], before[0] + 1, "the next is woken once");
+    assert_eq!(after[1..], before[1..], "and nobody else");
+    waiting.into_iter().for_each(|waiting| waiting.abort());
+}
+
+/// Without the wake-up, each hand-over would take a heartbeat to be found.
+#[tokio::test]
+async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
+    const TURNS: usize = 60;
+    let place = Place::new();
+    let processes = [place.process(), place.process()];
+    let passes = || -> u64 {
+        processes.iter().map(|process| process.desk.passes.load(Ordering::SeqCst)).sum()
+    };
+    let beats = || -> u64 {
+        processes.iter().map(|process| process.desk.beats.load(Ordering::SeqCst)).sum()
+    };
+    let mut held = place.take(&processes[0]).await.lease;
+    let (mut in_turns, before) = (0, beats());
+    for turn in 0..TURNS {
+        let waiting = place.queue(&processes[(turn + 1) % 2]).await;
+        held.release(Duration::ZERO).await.unwrap();
+        held = granted(waiting).await;
+        in_turns = beats() - before;
+    }
+    assert!(in_turns < TURNS as u64 / 2, "{in_turns} heartbeats for {TURNS} hand-overs");
+    let waiting = place.queue(&processes[1]).await;
+    let (quiet, beaten) = (passes(), beats());
+    until(|| beats() >= beaten + 4).await;
+    let looks = passes() - quiet;
+    assert!(looks < 40, "the clerks looked {looks} times during 4 heartbeats");
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn everyone_who_waits_learns_that_the_file_is_gone() {
+    type Fault = fn(&Place);
+    let deleted: Fault = |place| fs::remove_file(&place.file).unwrap();
+    let replaced: Fault = |place| {
+        let other = place.folder.path().join("other");
+        fs::write(&other, "").unwrap();
+        fs::rename(other, &place.file).unwrap();
+    };
+    let folder_gone: Fault = |place| {
+        let folder = place.file.parent().unwrap();
+        fs::rename(folder, folder.with_extension("away")).unwrap();
+    };
+    for fault in [deleted, replaced, folder_gone] {
+        let place = Place::at("sub/locks.db");
+        let processes: Vec<_> = (0..3).map(|_| place.process()).collect();
+        let _held = place.take(&processes[0]).await;
+        let mut waiting = Vec::new();
+        for process in processes.iter().chain(&processes) {
+            waiting.push(place.queue(process).await);
+        }
+        fault(&place);
+        for waiting in waiting {
+            let told = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+            let error = told.expect("told at all").unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.to_string().contains("deleted or replaced"), "{error}");
+            assert!(error.to_string().contains("start anew"), "{error}");
+        }
+    }
+}
+
+/// A process that is stopped in the middle of a transaction keeps everyone's rows from being
+/// renewed.
+#[tokio::test]
+async fn those_who_wait_learn_that_their_place_is_lost() {
+    let place = Place::new();
+    let process = place.process();
+    let _held = place.take(&process).await;
+    let waiting = place.queue(&process).await;
+    let stuck = rusqlite::Connection::open(&place.file).unwrap();
+    stuck.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    let error = told.expect("told at all").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("another process has kept"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_in_demand_is_not_called_kept() {
+    let place = Place::new();
+    let process = place.process();
+    let other = rusqlite::Connection::open(&place.file).unwrap();
+    let after = |seconds| Moment::now() + Duration::from_secs(seconds);
+    assert!(process.desk.still_busy(after(0)).is_some());
+    other.execute_batch("UPDATE meta SET value = value WHERE key = 'swept'").unwrap();
+    assert!(process.desk.still_busy(after(6)).is_some(), "somebody got in: it is not kept");
+    assert!(process.desk.still_busy(after(10)).is_some(), "not for long enough since");
+    assert!(process.desk.still_busy(after(12)).is_none(), "nobody got in for five seconds");
+}
+
+#[tokio::test]
+async fn sockets_are_open_to_whom_the_file_is_and_gone_with_their_processes() {
+    let place = Place::new();
+    let holder = place.process();
+    fs::set_permissions(&place.file, fs::Permissions::from_mode(0o660)).unwrap();
+    fs::set_permissions(place.folder.path(), fs::Permissions::from_mode(0o2770)).unwrap();
+    let held = place.take(&holder).await;
+    assert_eq!(place.sockets(), 0, "who never waited has none");
+    let process = place.process();
+    let waiting = place.queue(&process).await;
+    assert_eq!(mode_of(&place.wake_folder()), 0o2770);
+    let socket = place.wake_folder().join(&process.desk.process);
+    assert_eq!(mode_of(&socket), 0o620);
+    drop(held);
+    waiting.abort();
+    let _ = waiting.await;
+    let desk = Arc::downgrade(&process.desk);
+    drop(process);
+    until(|| desk.strong_count() == 0).await;
+    until(|| !place.wake_folder().exists()).await;
+}
+
+#[tokio::test]
+async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
+    let place = Place::new();
+    let holder = place.process();
+    let mut held = place.take(&holder).await;
+    let process = place.process();
+    let waiting = place.queue(&process).await;
+    let stale = place.wake_folder().join("0123-dead");
+    drop(UnixDatagram::bind(&stale).unwrap());
+    holder.desk.sockets.remove_stale();
+    assert!(!stale.exists());
+    assert_eq!(place.sockets(), 1);
+    // Whoever is to wake it finds out as well.
+    drop(UnixDatagram::bind(&stale).unwrap());
+    holder.desk.sockets.wake("0123-dead");
+    assert!(!stale.exists());
+    // A name from the file leads nowhere else.
+    let outside = UnixDatagram::bind(place.folder.path().join("outside")).unwrap();
+    outside.set_nonblocking(true).unwrap();
+    holder.desk.sockets.wake("../outside");
+    assert!(outside.recv(&mut [0]).is_err());
+    // Removed by hand it comes back with a heartbeat, and is not needed to be granted.
+    fs::remove_dir_all(place.wake_folder()).unwrap();
+    until(|| place.sockets() == 1).await;
+    fs::remove_dir_all(place.wake_folder()).unwrap();
+    held.lease.release(Duration::ZERO).await.unwrap();
+    granted(waiting).await;
+}
+
+/// A forged wake-up is a reason to look, and nothing else.
+#[tokio::test]
+async fn a_forged_wake_up_is_not_believed() {
+    let place = Place::new();
+    let holder = place.process();
+    let _held = place.take(&holder).await;
+    let process = place.process();
+    let waiting = place.queue(&process).await;
+    let woken = || process.desk.bell.woken.load(Ordering::SeqCst);
+    let before = woken();
+    let forger = UnixDatagram::unbound().unwrap();
+    let socket = place.wake_folder().join(&process.desk.process);
+    for message in [&b""[..], b"granted", &[0; 4000]] {
+        forger.send_to(message, &socket).unwrap();
+    }
+    until(|| woken() >= before + 3).await;
+    until(|| process.desk.bell.is_at_socket()).await;
+    assert!(!waiting.is_finished());
+    waiting.abort();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_path_too_long_for_a_socket_is_no_hindrance() {
+    let place = Place::at(&format!("{}/{}/locks.db", "a".repeat(120), "b".repeat(120)));
+    let holder = place.process();
+    let mut held = place.take(&holder).await;
+    let process = place.process();
+    let waiting = place.queue(&process).await;
+    let before = process.desk.bell.woken.load(Ordering::SeqCst);
+    held.lease.release(Duration::ZERO).await.unwrap();
+    granted(waiting).await;
+    assert_eq!(process.desk.bell.woken.load(Ordering::SeqCst), before + 1);
+}
