@@ -1,6 +1,7 @@
 //! The `lockkeeper` program, as its users meet it: real processes, real files, real signals.
 #![cfg(unix)]
 
+mod crowd;
 mod inspect;
 mod loss;
 mod printed;

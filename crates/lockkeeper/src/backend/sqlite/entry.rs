@@ -8,6 +8,7 @@ pub(super) const FREE: i64 = 0;
 pub(super) const HELD: i64 = 1;
 pub(super) const WAITING: i64 = 2;
 pub(super) const HANDED: i64 = 3;
+pub(super) const BROKEN: i64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Entry {

@@ -6,15 +6,18 @@
 //!
 //! Each claim is a row with owner, ticket, token and expiry; the table is the queue. Release
 //! hands the name to the next waiter in the same transaction. A waiter of this process is woken
-//! at once; those of other processes look at the file's version number every few milliseconds,
-//! once per process. A free row remembers the last token and is cleaned away after a minute.
+//! at once, one of another process by a message to its socket in the folder `FILE-wake`, which
+//! is open to those who may write the file. A message that is missed costs half a second; where
+//! there can be no sockets (Windows, some file systems), waiters look at the file's version number
+//! every few milliseconds, once per process. A free row remembers the last token and is cleaned away after a minute.
 //!
 //! The claims survive the end of any process. They do not survive a reboot, which no holder
 //! does either. The file must be on a local disk: the locks that SQLite itself needs do not work
 //! over network file systems. A process that is stopped in the microseconds of a transaction keeps
 //! the file from everyone until it goes on or ends: others then get `Unavailable` after five
-//! seconds, whatever limit they gave, and lose what they cannot renew. Processes in containers can share it if they share the machine's
-//! clock (no time namespace of their own).
+//! seconds in which nobody at all could write, and lose what they cannot renew. When the file is
+//! deleted or replaced, everyone who holds or waits is told. Processes in containers can share it
+//! if they share the machine's clock (no time namespace of their own).
 
 mod bell;
 mod clerk;
@@ -38,8 +41,8 @@ mod wake;
 
 use crate::address::Address;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Name, Patience, Standing,
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
+    Patience, Standing,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
@@ -183,7 +186,7 @@ impl Backend for Sqlite {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let (name, id) = (claim.name.clone(), claim.id.to_string());
         self.desk.roll.unwatch(&id);
-        self.desk.call(move |tx| tx.remove(name.as_str(), &id)).await.map(|_| ())
+        self.desk.call(move |tx| tx.remove(name.as_str(), &id)).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -217,7 +220,10 @@ impl Lease for SqliteLease {
         let (name, id, ticket) = (self.name.clone(), self.id.clone(), self.ticket);
         self.desk.roll.unwatch(&self.id);
         let release = self.desk.call(move |tx| tx.release(name.as_str(), ticket, &id, linger));
-        if release.await? { Ok(()) } else { Err(LossReason::Gone.to_error()) }
+        match release.await? {
+            None => Ok(()),
+            Some(lost) => Err(lost.to_error()),
+        }
     }
 
     fn watch(&mut self, alarm: Alarm) {

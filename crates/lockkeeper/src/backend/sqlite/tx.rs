@@ -1,6 +1,6 @@
 //! What can be asked of the table, each in the transaction it is given.
 
-use super::entry::{HELD, WAITING, code_of, token_of};
+use super::entry::{BROKEN, HELD, WAITING, code_of, token_of};
 use super::line::Line;
 use super::time::millis;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Standing};
@@ -161,26 +161,19 @@ impl Tx<'_> {
         if extended == 1 {
             return Ok(Standing::Held);
         }
-        let reason: Option<String> = self
-            .connection
-            .prepare_cached(
-                "SELECT note FROM claim WHERE name = ?1 AND ticket = ?2 AND id = ?3 AND state = 4",
-            )?
-            .query_row(params![name, ticket, id], |row| row.get(0))
-            .optional()?;
-        let broken = reason.map(|reason| LossReason::Broken { reason });
-        Ok(Standing::Lost(broken.unwrap_or(LossReason::Gone)))
+        let lost = self.lost(name, ticket, id)?;
+        Ok(Standing::Lost(lost.unwrap_or(LossReason::Gone)))
     }
 
-    /// Gives back the claim with this id, at once or after `linger`; whether it was there. Leaves
-    /// others' alone.
+    /// Gives back the claim with this id, at once or after `linger`; why it was not held any
+    /// more, if so. Leaves others' alone.
     pub(super) fn release(
         &self,
         name: &str,
         ticket: i64,
         id: &str,
         linger: Duration,
-    ) -> Result<bool> {
+    ) -> Result<Option<LossReason>> {
         if linger.is_zero() {
             let freed = self
                 .connection
@@ -191,9 +184,11 @@ impl Tx<'_> {
                 )?
                 .execute(params![name, ticket, id, self.now])?;
             if freed == 1 {
-                return Ok(true);
+                return Ok(None);
             }
-            return self.remove(name, id);
+            let lost = self.lost(name, ticket, id)?;
+            self.remove(name, id)?;
+            return Ok(lost);
         }
         // Nobody looks after it from now on, so it is no process's any more.
         let kept = self
@@ -203,18 +198,32 @@ impl Tx<'_> {
                    AND id = ?3 AND state = 1 AND expires > ?5",
             )?
             .execute(params![name, ticket, id, self.now + millis(linger), self.now])?;
-        Ok(kept > 0)
+        if kept > 0 { Ok(None) } else { self.lost(name, ticket, id) }
     }
 
-    /// Removes whatever the claim with this id has on the name, and lets the next ones in. Whether
-    /// there was anything.
-    pub(super) fn remove(&self, name: &str, id: &str) -> Result<bool> {
+    /// Why the claim is not held any more; `None` when it is.
+    fn lost(&self, name: &str, ticket: i64, id: &str) -> Result<Option<LossReason>> {
+        let found: Option<(i64, i64, String)> = self
+            .connection
+            .prepare_cached(
+                "SELECT state, expires, note FROM claim WHERE name = ?1 AND ticket = ?2
+                   AND id = ?3",
+            )?
+            .query_row(params![name, ticket, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        Ok(match found {
+            Some((HELD, expires, _)) if expires > self.now => None,
+            Some((BROKEN, _, reason)) => Some(LossReason::Broken { reason }),
+            _ => Some(LossReason::Gone),
+        })
+    }
+
+    /// Removes whatever the claim with this id has on the name, and lets the next ones in.
+    pub(super) fn remove(&self, name: &str, id: &str) -> Result<()> {
         let mut line = Line::load(self, name)?;
-        let there = line.entries.iter().any(|entry| entry.id == id);
         line.remove(|entry| entry.id == id)?;
         line.advance()?;
-        line.finish()?;
-        Ok(there)
+        line.finish()
     }
 
     /// Takes the claim out of the queue, unless it was granted meanwhile.

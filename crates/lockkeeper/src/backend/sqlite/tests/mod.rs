@@ -267,6 +267,12 @@ fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
     let told = bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
     assert_eq!(told, Standing::Lost(LossReason::Broken { reason: "stuck".into() }));
     let (mail, _) = bench.as_process("p", |tx| tx.broken().unwrap());
+    let at_release = |id: &str| {
+        bench.as_process("p", |tx| tx.release("n", turn.ticket, id, Duration::ZERO).unwrap()).0
+    };
+    let stuck = LossReason::Broken { reason: "stuck".into() };
+    assert_eq!(at_release(&turn.id), Some(stuck), "who gives it back is told as well");
+    assert_eq!(at_release(&turn.id), Some(LossReason::Gone));
     assert_eq!(mail, [("n".to_owned(), turn.id, "stuck".to_owned())]);
 }
 
