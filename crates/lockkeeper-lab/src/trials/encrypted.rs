@@ -7,10 +7,17 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(30);
 
+/// The server's URL with these options.
+fn with(server: &Server, options: &str) -> String {
+    let url = server.url();
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}{options}")
+}
+
 /// The keeper of who trusts the server, and shows what `more` says.
 async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
     let Certificates { authority, .. } = Certificates::in_folder(server.folder());
-    let url = format!("{}&ca={}{more}", server.url(), authority.display());
+    let url = with(server, &format!("ca={}{more}", authority.display()));
     lockkeeper::connect(&url).await
 }
 
@@ -37,7 +44,7 @@ pub async fn is_reached(server: &Server) -> Result<()> {
 /// When it does.
 pub async fn is_refused_by_who_trusts(other: &Server, server: &Server) -> Result<()> {
     let stranger = Certificates::in_folder(other.folder()).authority;
-    let error = lockkeeper::connect(&format!("{}&ca={}", server.url(), stranger.display())).await;
+    let error = lockkeeper::connect(&with(server, &format!("ca={}", stranger.display()))).await;
     let error = error.err().context("it was believed")?;
     ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
     ensure!(error.to_string().contains("ca=FILE"), "{error}");

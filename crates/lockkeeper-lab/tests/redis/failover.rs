@@ -3,7 +3,7 @@
 use crate::{LONG, PATIENT, cases, eventually, hosts, waiting};
 use anyhow::{Context, Result};
 use lockkeeper::{ErrorKind, Keeper};
-use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
 cases!(
@@ -15,6 +15,9 @@ cases!(
     names_of_every_slot_work_in_a_cluster,
     replicas_must_have_it_where_the_url_says_so,
     a_lock_that_did_not_survive_is_lost_and_tokens_still_grow,
+    a_stale_sentinel_is_not_believed,
+    the_latest_failover_counts_when_sentinels_are_down,
+    a_demotion_while_replicas_are_waited_for_is_an_outage,
 );
 
 /// Holds a lock over a failover, has another wait for it, and takes new ones afterwards.
@@ -186,5 +189,95 @@ async fn replicas_do_not_cost_a_connection_each(lab: &Lab) -> Result<()> {
         errors.len(),
         errors.first()
     );
+    Ok(())
+}
+
+/// The url of a primary that these sentinels watch.
+fn watched<'a>(sentinels: impl IntoIterator<Item = &'a Server>) -> String {
+    let hosts: Vec<_> = sentinels.into_iter().map(Server::address).collect();
+    format!("redis+sentinel://{}/lockkeeper", hosts.join(","))
+}
+
+/// How many keys a server has.
+fn keys_at(server: &Server) -> Result<i64> {
+    server.redis()?.ask(&["DBSIZE"])?.number().context("a number")
+}
+
+/// A group of its own stands for what a sentinel knows that heard of no failover: it names another
+/// primary, which is alive.
+async fn a_stale_sentinel_is_not_believed(lab: &Lab) -> Result<()> {
+    let (group, past) = (lab.redis().start_sentinel(1)?, lab.redis().start_sentinel(0)?);
+    let url = watched([&past.sentinels[0], &group.sentinels[0], &group.sentinels[1]]);
+    for n in 0..20 {
+        let keeper = lockkeeper::connect(&url).await?;
+        let held = keeper.lock(&format!("at/{n}")).ttl(LONG).acquire().await?;
+        assert_eq!(keys_at(&past.primary)?, 0, "keeper {n} went to the old primary");
+        drop(held);
+    }
+    let keeper = lockkeeper::connect(&url).await?;
+    let held = keeper.lock("held").ttl(Duration::from_secs(2)).acquire().await?;
+    let begin = std::time::Instant::now();
+    // The sentinels are asked again in this time.
+    while begin.elapsed() < Duration::from_secs(8) {
+        let other = keeper.lock("held").ttl(LONG).try_acquire().await?;
+        assert!(other.is_none(), "two hold it, one at the old primary");
+        assert_eq!(keys_at(&past.primary)?, 0, "it went to the old primary");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(held.is_held(), "{:?}", held.lost_reason());
+    Ok(())
+}
+
+async fn the_latest_failover_counts_when_sentinels_are_down(lab: &Lab) -> Result<()> {
+    let (group, past) = (lab.redis().start_sentinel(1)?, lab.redis().start_sentinel(0)?);
+    group.fail_over()?;
+    eventually("another is primary", async || {
+        Ok((group.primary_port()? == group.replicas[0].port()).then_some(()))
+    })
+    .await;
+    // Of three, one knows of the failover, one does not, and one is down.
+    let down = &group.sentinels[2];
+    down.kill()?;
+    let url = watched([&past.sentinels[0], &group.sentinels[0], down]);
+    for n in 0..10 {
+        let keeper = lockkeeper::connect(&url).await?;
+        let _held = keeper.lock(&format!("at/{n}")).ttl(LONG).acquire().await?;
+        assert_eq!(keys_at(&past.primary)?, 0, "keeper {n} went to the old primary");
+    }
+    // One of three that answers may be the one that is wrong.
+    group.sentinels[1].kill()?;
+    let url = watched([&past.sentinels[0], &group.sentinels[1], down]);
+    let error = lockkeeper::connect(&url).await.expect_err("one of three is no majority");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("1 of the 3 sentinels"), "{error}");
+    Ok(())
+}
+
+async fn a_demotion_while_replicas_are_waited_for_is_an_outage(lab: &Lab) -> Result<()> {
+    let group = lab.redis().start_replicated(1)?;
+    let (primary, replica) = (&group.primary, &group.replicas[0]);
+    let url = format!("{}?replicas=1&timeout=4s", primary.url());
+    let keeper = lockkeeper::connect(&url).await?;
+    keeper.lock("before").ttl(LONG).acquire().await?.release().await?;
+    replica.pause()?;
+    let lock = keeper.lock("demoted").ttl(LONG);
+    let asking = tokio::spawn(async move { lock.try_acquire().await });
+    eventually("it waits for the replica", async || {
+        let said = primary.redis()?.info("clients")?;
+        Ok(said.contains("blocked_clients:1").then_some(()))
+    })
+    .await;
+    primary.redis()?.ask(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()])?;
+    let error = asking.await?.expect_err("it was demoted");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    // While it is one, nobody gets anything.
+    let error = keeper.lock("other").ttl(LONG).try_acquire().await.expect_err("a replica");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    primary.redis()?.ask(&["REPLICAOF", "NO", "ONE"])?;
+    replica.resume()?;
+    assert!(keeper.close(PATIENT).await, "the claims are taken back");
+    for name in ["demoted", "other"] {
+        assert!(keeper.show(name).await?.holders.is_empty(), "{name} stayed behind");
+    }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What `redis://` promises beyond the contract: on servers that fail, forget and are full.
 
+mod cluster;
 mod connections;
 mod failover;
 mod forged;
@@ -11,6 +12,7 @@ mod likeness;
 mod messages;
 mod passing;
 mod reaching;
+mod rights;
 mod shards;
 
 use anyhow::Result;
@@ -25,6 +27,9 @@ use std::time::Duration;
 /// Long enough for anything but a stuck test.
 const PATIENT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(30);
+/// What a user needs, as the documentation says it.
+const RIGHTS: &str = "~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role \
+                      +wait +time +cluster|slots +asking";
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
@@ -41,6 +46,8 @@ fn main() -> Result<()> {
         likeness::CASES,
         failover::CASES,
         shards::CASES,
+        cluster::CASES,
+        rights::CASES,
     ];
     let trials = trials(&lab, Kind::Redis, &cases);
     // They mostly wait.

@@ -4,6 +4,7 @@ use crate::{LONG, cases, keeper};
 use anyhow::{Context, Result};
 use lockkeeper::ErrorKind;
 use lockkeeper_lab::server::{Certificates, Lab};
+use lockkeeper_lab::trials::encrypted::{asks_for_a_certificate, is_refused_by_who_trusts};
 
 cases!(
     a_password_is_needed_and_not_shown,
@@ -12,6 +13,10 @@ cases!(
     a_key_of_someone_else_is_reported_and_left_alone,
     nobody_there_is_said_plainly,
     numbers_are_reserved_once,
+    what_is_no_lock_of_ours_does_not_hide_the_others,
+    who_cannot_be_trusted_is_said_with_what_to_do,
+    a_server_asks_for_a_certificate,
+    a_file_without_a_certificate_is_refused,
 );
 
 async fn a_password_is_needed_and_not_shown(lab: &Lab) -> Result<()> {
@@ -113,5 +118,72 @@ async fn numbers_are_reserved_once(lab: &Lab) -> Result<()> {
     assert_eq!(keeper.reserve("orders", 1, 0).await?, far + 3);
     let error = keeper.reserve("orders", 1, u64::MAX).await.expect_err("beyond the end");
     assert_eq!(error.kind(), ErrorKind::Config);
+    Ok(())
+}
+
+async fn what_is_no_lock_of_ours_does_not_hide_the_others(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let keeper = keeper(&server).await?;
+    let mut redis = server.redis()?;
+    let _held = keeper.lock("held").ttl(LONG).acquire().await?;
+    redis.ask(&["SET", "lockkeeper:{text}", "not ours"])?;
+    redis.ask(&["HSET", "lockkeeper:{hash}", "a", "b"])?;
+    // What a script would take for a claim, but for its last lines; it is as large as it can be.
+    let claim = r"'Xabc\n1\n1\nabc\nx\n9999\nsomeone\n' .. ";
+    let put = |key: &str, value: &str| {
+        let script = format!("return redis.call('SET', '{key}', {value}, 'PX', 30000)");
+        server.redis()?.ask(&["EVAL", &script, "0"])
+    };
+    put("lockkeeper:{binary}", &format!(r"{claim} 'a\255b\n\254'"))?;
+    put("lockkeeper:{large}", &format!(r"{claim} string.rep('\255', 10000000)"))?;
+    put("lockkeeper:{foreign}", r"string.rep('\255', 10000000)")?;
+    put(r"lockkeeper:{\255}", "'F1'")?;
+    let listed = keeper.list("").await?;
+    let names: Vec<_> = listed.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["binary", "held", "large"]);
+    assert!(listed[0].holders[0].whom.starts_with('a'), "{:?}", listed[0]);
+    assert!(listed[2].holders[0].whom.len() < 10_000, "shown in full");
+    for name in ["text", "hash", "foreign"] {
+        let error = keeper.show(name).await.expect_err("no lock of ours");
+        assert_eq!(error.kind(), ErrorKind::Store, "{error:?}");
+        let said = format!("{error} {error:?}");
+        assert!(said.len() < 2000 && said.contains(name), "{} letters: {said:.300}", said.len());
+        let error = keeper.lock(name).try_acquire().await;
+        let said = format!("{error:?}");
+        assert!(said.len() < 2000, "{} letters: {said:.300}", said.len());
+    }
+    Ok(())
+}
+
+async fn who_cannot_be_trusted_is_said_with_what_to_do(lab: &Lab) -> Result<()> {
+    let (server, other) = (lab.redis().tls().start()?, lab.redis().tls().start()?);
+    is_refused_by_who_trusts(&other, &server).await?;
+    let error = lockkeeper::connect(&server.url()).await.expect_err("trusted a stranger");
+    assert!(error.to_string().contains("ca=FILE"), "{error}");
+    Ok(())
+}
+
+async fn a_server_asks_for_a_certificate(lab: &Lab) -> Result<()> {
+    let server = lab.redis().tls().config("tls-auth-clients yes").start()?;
+    let other = lab.redis().tls().start()?;
+    asks_for_a_certificate(&server, &other, &[ErrorKind::Denied, ErrorKind::Unavailable]).await
+}
+
+async fn a_file_without_a_certificate_is_refused(lab: &Lab) -> Result<()> {
+    let server = lab.redis().tls().start()?;
+    let files = Certificates::in_folder(server.folder());
+    let empty = server.folder().join("empty.pem");
+    std::fs::write(&empty, "nothing\n")?;
+    let (ca, none) = (files.authority.display(), empty.display());
+    for options in [
+        format!("ca={none}"),
+        format!("ca={ca}&cert={none}&key={}", files.client_key.display()),
+        format!("ca={ca}&cert={}&key={none}", files.client.display()),
+    ] {
+        let error = lockkeeper::connect(&format!("{}?{options}", server.url())).await;
+        let error = error.err().context("accepted")?;
+        assert_eq!(error.kind(), ErrorKind::Config, "{options}: {error:?}");
+        assert!(error.to_string().contains("empty.pem"), "{options}: {error}");
+    }
     Ok(())
 }

@@ -56,6 +56,18 @@ impl Sentinels {
     }
 }
 
+impl Sentinels {
+    /// Has the first sentinel promote a replica, as if the primary were gone; the others hear of it.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub fn fail_over(&self) -> Result<()> {
+        let first = self.sentinels.first().context("a sentinel")?;
+        Resp::connect(first.port())?.ask(&["SENTINEL", "FAILOVER", NAME])?;
+        Ok(())
+    }
+}
+
 impl Plan<Redis> {
     /// Starts a primary with so many replicas and three sentinels, and waits until they know each
     /// other. They give up a primary after a second.

@@ -1,16 +1,18 @@
-//! The connection for the commands of a keeper.
+//! The connections for the commands of a keeper.
 
-use super::batch::Batch;
-use super::roll::Roll;
-use super::route::{Host, Route, Wire};
+use super::cluster::Cluster;
+use super::node::{Answer, Manner, Node, Sync};
+use super::roll::{Roll, lock};
+use super::route::{Route, Wire};
 use super::script::Script;
+use super::slots::slot_of;
 use super::trouble::{self, Remedy};
 use crate::backend::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
+use futures_util::future::{FutureExt, join_all};
+use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -21,15 +23,13 @@ const ASK_SENTINELS: Duration = Duration::from_secs(3);
 /// How many claims at once wait for replicas, each on a connection of its own.
 const SYNCED: usize = 8;
 
-/// One connection that everyone shares, made anew when it broke.
+/// The connections of a keeper, shared by everyone and made anew when they break: one, or in a
+/// cluster one to each node that has locks of ours.
 pub(super) struct Link {
     pub(super) route: Arc<Route>,
-    current: Mutex<Current>,
-    /// So that many who find the connection broken make one new one.
-    connecting: tokio::sync::Mutex<()>,
-    /// Connections to wait for replicas on, which would hold up everyone else.
-    synced: Mutex<Vec<Wire>>,
-    /// How many of them there may be.
+    servers: Servers,
+    asked_sentinels: Mutex<Option<Moment>>,
+    /// How many may wait for replicas at once.
     places: Semaphore,
     replicas: u32,
     patience: Duration,
@@ -37,30 +37,34 @@ pub(super) struct Link {
     hearers: Option<Arc<Roll>>,
 }
 
-#[derive(Default)]
-struct Current {
-    number: u64,
-    line: Option<Line>,
-    primary: Option<Host>,
-    asked_sentinels: Option<Moment>,
+enum Servers {
+    One(Node),
+    Cluster(Cluster),
 }
 
-/// The connection in use.
-#[derive(Clone)]
-struct Line {
-    number: u64,
-    wire: Wire,
-    batch: Arc<Batch>,
+/// How a script is called.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Form {
+    /// With its code: the server does not know it.
+    pub(super) in_full: bool,
+    /// It may have been run before.
+    pub(super) again: bool,
+    /// By the first of its keys alone: the others may not exist, which counts as moved while a
+    /// cluster moves their slot.
+    pub(super) alone: bool,
 }
 
 impl Link {
     /// With `replicas`, every claim and every renewal counts only once so many have it.
     pub(super) fn new(route: Arc<Route>, replicas: u32, timeout: Duration) -> Self {
+        let servers = match route.is_cluster() {
+            true => Servers::Cluster(Cluster::default()),
+            false => Servers::One(Node::default()),
+        };
         Self {
             route,
-            current: Mutex::default(),
-            connecting: tokio::sync::Mutex::new(()),
-            synced: Mutex::default(),
+            servers,
+            asked_sentinels: Mutex::default(),
             places: Semaphore::new(SYNCED),
             replicas,
             patience: timeout / 2,
@@ -81,11 +85,10 @@ impl Link {
         keys: &[&str],
         arguments: &[&[u8]],
     ) -> Result<Value> {
-        self.call_or_again(script, keys, arguments, arguments).await
+        self.call_telling(script, keys, arguments, arguments).await
     }
 
-    /// Runs a script; with the arguments `again` if it may have been run before, which in a cluster
-    /// is never known: its driver repeats commands as it sees fit.
+    /// Runs a script; with the arguments `again` if it may have been run before.
     pub(super) async fn call_telling(
         &self,
         script: &Script,
@@ -93,34 +96,12 @@ impl Link {
         arguments: &[&[u8]],
         again: &[&[u8]],
     ) -> Result<Value> {
-        let arguments = if self.route.is_cluster() { again } else { arguments };
-        self.call_or_again(script, keys, arguments, again).await
+        let make = |form: Form| script.call(form, keys, if form.again { again } else { arguments });
+        let answer = self.send(keys.first().copied(), &make, Manner::default()).await;
+        answer.map(|(value, _)| value).map_err(|error| self.explain(error, keys))
     }
 
-    async fn call_or_again(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&[u8]],
-        again: &[&[u8]],
-    ) -> Result<Value> {
-        let repeated = AtomicBool::new(false);
-        let repeat = || {
-            repeated.store(true, Ordering::Relaxed);
-            script.call(keys, again)
-        };
-        let answer = match self.send(script.call(keys, arguments), repeat).await {
-            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                let repeated = repeated.load(Ordering::Relaxed);
-                let first = script.call_in_full(keys, if repeated { again } else { arguments });
-                self.send(first, || script.call_in_full(keys, again)).await
-            }
-            answer => answer,
-        };
-        answer.map_err(|error| self.route.explain(error))
-    }
-
-    /// As [`call`](Self::call), with other arguments if it may have been run before; and if
+    /// As [`call_telling`](Self::call_telling); and if
     /// replicas were asked for, waits until they have it. An error means that it is not known to
     /// be safe from a failover.
     pub(super) async fn call_safely(
@@ -130,208 +111,159 @@ impl Link {
         arguments: &[&[u8]],
         again: &[&[u8]],
     ) -> Result<Value> {
-        // The driver of a cluster repeats commands as it sees fit.
-        let arguments = if self.route.is_cluster() { again } else { arguments };
-        if self.replicas == 0 {
-            return self.call_or_again(script, keys, arguments, again).await;
-        }
+        let make = |form: Form| script.call(form, keys, if form.again { again } else { arguments });
+        let millis = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
+        let replicas = self.replicas;
+        let sync = self.asks_replicas().then_some(Sync { replicas, millis });
         // Never closed, so this never fails.
-        let _place = self.places.acquire().await;
-        let kept = self.idle().pop();
-        let answers = match kept {
-            Some(wire) => match self.sync(wire, script, keys, arguments).await {
-                Err(error) if trouble::remedy(&error) == Remedy::Reconnect => {
-                    self.idle().clear();
-                    self.sync_anew(script, keys, again).await
-                }
-                answers => answers,
-            },
-            None => self.sync_anew(script, keys, arguments).await,
-        };
-        let (answer, acknowledged) = answers.map_err(|error| self.route.explain(error))?;
-        if acknowledged < i64::from(self.replicas) {
-            return Err(Error::new(
+        let _place = if sync.is_some() { self.places.acquire().await.ok() } else { None };
+        let answer = self.send(keys.first().copied(), &make, Manner { sync, asking: false }).await;
+        let (value, acknowledged) = answer.map_err(|error| self.explain(error, keys))?;
+        match acknowledged {
+            Some(acknowledged) if acknowledged < i64::from(replicas) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "only {acknowledged} of the {} replicas that ?replicas asks for have the lock",
-                    self.replicas
+                    "only {acknowledged} of the {replicas} replicas that ?replicas asks for have \
+                     the lock"
                 ),
-            ));
+            )),
+            _ => Ok(value),
         }
-        Ok(answer)
+    }
+
+    /// With the key, where it is at fault.
+    fn explain(&self, error: RedisError, keys: &[&str]) -> Error {
+        let is_foreign = trouble::is_foreign(&error);
+        let explained = self.route.explain(error);
+        match keys.first() {
+            Some(key) if is_foreign => explained.with("key", trouble::brief(key)),
+            _ => explained,
+        }
     }
 
     pub(super) fn asks_replicas(&self) -> bool {
         self.replicas > 0
     }
 
-    async fn sync_anew(
-        &self,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&[u8]],
-    ) -> RedisResult<(Value, i64)> {
-        self.sync(self.route.connect().await?, script, keys, arguments).await
-    }
-
-    async fn sync(
-        &self,
-        mut wire: Wire,
-        script: &Script,
-        keys: &[&str],
-        arguments: &[&[u8]],
-    ) -> RedisResult<(Value, i64)> {
-        let first = self.then_wait(&mut wire, script.call(keys, arguments)).await;
-        let answers = match first {
-            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                self.then_wait(&mut wire, script.call_in_full(keys, arguments)).await
-            }
-            answers => answers,
-        }?;
-        self.idle().push(wire);
-        Ok(answers)
-    }
-
-    async fn then_wait(&self, wire: &mut Wire, command: Cmd) -> RedisResult<(Value, i64)> {
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.add_command(command);
-        let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
-        pipeline.cmd("WAIT").arg(self.replicas).arg(patience);
-        pipeline.query_async(wire).await
-    }
-
     /// A connection to every server that has keys of its own.
     pub(super) async fn every_primary(&self) -> Result<Vec<Wire>> {
         let explain = |error| self.route.explain(error);
-        if !self.route.is_cluster() {
-            let line = self.connection(0).await.map_err(explain)?;
-            return Ok(vec![line.wire]);
+        match &self.servers {
+            Servers::One(node) => {
+                let line = node.line(&self.route).await.map_err(explain)?;
+                Ok(vec![line.wire])
+            }
+            Servers::Cluster(cluster) => {
+                let mut wires = Vec::new();
+                for host in cluster.primaries(&self.route).boxed().await.map_err(explain)? {
+                    let line = cluster.node(&host).line(&self.route).await.map_err(explain)?;
+                    wires.push(line.wire);
+                }
+                Ok(wires)
+            }
         }
-        let mut ask = redis::cmd("CLUSTER");
-        ask.arg("NODES");
-        let nodes = match self.command(&ask).await? {
-            Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-            Value::VerbatimString { text, .. } | Value::SimpleString(text) => text,
-            _ => String::new(),
+    }
+
+    /// Sends a command, which does the same when it is sent twice, to where that key is; to any
+    /// node of a cluster if there is none.
+    pub(super) async fn command(&self, key: Option<&str>, command: &Cmd) -> Result<Value> {
+        self.raw(key, command).await.map_err(|error| self.route.explain(error))
+    }
+
+    /// As [`command`](Self::command), with the error as Redis says it.
+    pub(super) async fn raw(&self, key: Option<&str>, command: &Cmd) -> RedisResult<Value> {
+        let answer = self.send(key, &|_| command.clone(), Manner::default()).await;
+        answer.map(|(value, _)| value)
+    }
+
+    /// Sends a command to every server that has keys of its own. Those of a cluster that do not
+    /// answer are left out, unless none does.
+    pub(super) async fn everywhere(&self, command: &Cmd) -> Result<Vec<Value>> {
+        let cluster = match &self.servers {
+            Servers::One(_) => return Ok(vec![self.command(None, command).await?]),
+            Servers::Cluster(cluster) => cluster,
         };
-        let mut wires = Vec::new();
-        for host in primaries_in(&nodes) {
-            wires.push(self.route.connect_to(&host).await.map_err(explain)?);
+        let explain = |error| self.route.explain(error);
+        let hosts = cluster.primaries(&self.route).boxed().await.map_err(explain)?;
+        let answers = join_all(hosts.iter().map(|host| async move {
+            let node = cluster.node(host);
+            node.send(&self.route, None, command.clone(), Manner::default()).await
+        }));
+        let (mut found, mut failed) = (Vec::new(), None);
+        for answer in answers.await {
+            match answer {
+                Ok((value, _)) => found.push(value),
+                Err(error) => failed = Some(error.error),
+            }
         }
-        Ok(wires)
+        match failed {
+            Some(error) if found.is_empty() || trouble::remedy(&error) == Remedy::None => {
+                Err(explain(error))
+            }
+            _ => Ok(found),
+        }
     }
 
-    /// Sends a command that does the same when it is sent twice.
-    pub(super) async fn command(&self, command: &Cmd) -> Result<Value> {
-        let send = self.send(command.clone(), || command.clone());
-        send.await.map_err(|error| self.route.explain(error))
-    }
-
-    /// Sends it, and `again` on a new connection if the old one turns out to be closed: by a
-    /// server that was restarted, or with the runtime it lived on.
-    async fn send(&self, command: Cmd, again: impl Fn() -> Cmd) -> RedisResult<Value> {
+    /// Sends what `make` makes; and once more on a new connection if the old one turns out to be
+    /// closed: by a server that was restarted, or with the runtime it lived on.
+    async fn send(
+        &self,
+        key: Option<&str>,
+        make: &(dyn Fn(Form) -> Cmd + std::marker::Sync),
+        manner: Manner,
+    ) -> RedisResult<Answer> {
+        let roll = self.hearers.as_deref();
+        let node = match &self.servers {
+            Servers::One(node) => node,
+            Servers::Cluster(cluster) => {
+                let slot = key.map(|key| slot_of(key.as_bytes()));
+                // In a box: callers with many futures in one another reach a limit of the compiler.
+                return cluster.send(&self.route, roll, slot, make, manner).boxed().await;
+            }
+        };
         if self.route.has_sentinels() {
-            self.follow_the_primary().await;
+            self.follow_the_primary(node).await;
         }
-        let line = self.connection(0).await?;
-        let number = line.number;
-        let error = match self.try_once(line, command).await {
-            Err(error) if trouble::remedy(&error) == Remedy::Reconnect => error,
-            answer => return answer,
-        };
-        tracing::debug!(%error, "connecting again");
-        let line = self.connection(number).await?;
-        self.try_once(line, again()).await
-    }
-
-    async fn try_once(&self, line: Line, command: Cmd) -> RedisResult<Value> {
-        let Line { number, wire, batch } = line;
-        let answer = batch.send(wire, command).await.and_then(Value::extract_error);
-        if let Err(error) = &answer
-            && trouble::remedy(error) != Remedy::None
-        {
-            self.let_go(number);
+        let mut form = Form::default();
+        loop {
+            let failed = match node.send(&self.route, roll, make(form), manner).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            if failed.error.kind() == ServerErrorKind::NoScript.into() && !form.in_full {
+                form.in_full = true;
+            } else if failed.sent
+                && !form.again
+                && trouble::remedy(&failed.error) == Remedy::Reconnect
+            {
+                tracing::debug!(error = %failed.error, "connecting again");
+                form.again = true;
+            } else {
+                return Err(failed.error);
+            }
         }
-        answer
-    }
-
-    fn let_go(&self, number: u64) {
-        let mut current = self.current();
-        // Once for all whose answers are lost with it.
-        if current.number != number || current.line.take().is_none() {
-            return;
-        }
-        drop(current);
-        self.idle().clear();
-        if let Some(roll) = &self.hearers {
-            roll.hurry();
-        }
-    }
-
-    /// The connection in use, if it has a number greater than `after`; else a new one.
-    async fn connection(&self, after: u64) -> RedisResult<Line> {
-        if let Some(found) = self.newer_than(after) {
-            return Ok(found);
-        }
-        let _alone = self.connecting.lock().await;
-        if let Some(found) = self.newer_than(after) {
-            return Ok(found);
-        }
-        let fresh = self.route.connect().await?;
-        let mut current = self.current();
-        current.number += 1;
-        let line = Line { number: current.number, wire: fresh, batch: Arc::default() };
-        current.line = Some(line.clone());
-        Ok(line)
-    }
-
-    fn newer_than(&self, after: u64) -> Option<Line> {
-        self.current().line.clone().filter(|line| line.number > after)
     }
 
     /// Lets go of a primary that the sentinels have replaced.
-    async fn follow_the_primary(&self) {
-        let number = {
-            let mut current = self.current();
+    async fn follow_the_primary(&self, node: &Node) {
+        let Some(line) = node.in_use() else { return };
+        {
+            let mut asked = lock(&self.asked_sentinels);
             let now = Moment::now();
-            if current.asked_sentinels.is_some_and(|asked| now.since(asked) < ASK_SENTINELS) {
+            if asked.is_some_and(|asked| now.since(asked) < ASK_SENTINELS) {
                 return;
             }
-            current.asked_sentinels = Some(now);
-            current.number
-        };
-        let Some(primary) = self.route.current_primary().await else { return };
-        let mut current = self.current();
-        let before = current.primary.replace(primary);
-        if before.is_some() && before != current.primary {
-            drop(current);
-            self.let_go(number);
+            *asked = Some(now);
+        }
+        // Whoever renews must not be late because too many of them are silent.
+        let limit = self.patience / 2;
+        let asked = tokio::time::timeout(limit, self.route.current_primary()).await;
+        if let Ok(Some(primary)) = asked
+            && primary != line.host
+        {
+            node.let_go(line.number, self.hearers.as_deref());
         }
     }
-
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
-        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The primaries that answer, in what CLUSTER NODES says: a line each, with
-/// `id host:port@bus[,name] flags …`.
-fn primaries_in(nodes: &str) -> Vec<Host> {
-    let primary = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let (address, flags) = (words.next()?, words.next()?);
-        let mut flags = flags.split(',');
-        if !flags.clone().any(|flag| flag == "master") || flags.any(|flag| flag == "fail") {
-            return None;
-        }
-        let (host, port) = address.split('@').next()?.rsplit_once(':')?;
-        Some((host.to_owned(), port.parse().ok()?))
-    };
-    nodes.lines().filter_map(primary).collect()
 }
 
 impl fmt::Debug for Link {

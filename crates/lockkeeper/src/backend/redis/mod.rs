@@ -38,35 +38,55 @@
 //! other recipes it always does.
 //!
 //! A keeper has two connections, one for commands and one for messages, however many locks it holds
-//! or waits for; with `replicas` a few more. It finds its way back after restarts, failovers and
-//! broken connections by itself.
+//! or waits for; with `replicas` and in clusters a few more. It finds its way back after restarts,
+//! failovers and broken connections by itself.
 //!
 //! # What the user may do
 //! A user for `queue` alone, in the words of Redis' own access lists:
 //! `~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role
-//! +wait +time`.
+//! +wait +time +cluster|slots +asking`. The last two are for clusters.
+//!
+//! From Redis 7 on a right that is missing is named when a keeper connects: as an error of the kind
+//! `Denied`, or as a warning where locks still work, only not as well. Sentinels are asked
+//! `SENTINEL get-master-addr-by-name` and `SENTINEL master`.
 //!
 //! Whoever may publish on `lockkeeper:keeper:*` cannot pretend that a lock was granted: a message
 //! counts only with the id of a claim, which nobody but the server and its keeper knows before.
 //! But it can pretend that one was broken, and the holder stops. So give these channels to the users
 //! of the locks alone, and the others `resetchannels`, which is what users get by default from
 //! Redis 7 on, or with `acl-pubsub-default resetchannels`.
+//!
+//! # Sentinels and clusters
+//! Name all sentinels: more than half of those in the URL must answer before a connection is made,
+//! and the primary of the latest failover that they tell of is the one that counts. A sentinel that
+//! is cut off and still names the one of before is so outvoted. Every few seconds they are asked
+//! again; when too few answer, a connection that is there is kept.
+//!
+//! A keeper of a cluster has a connection to each node that has locks of its, and a node that is
+//! silent costs the locks on it alone. The nodes that the cluster tells of are remembered, so that
+//! one host in the URL is enough to begin with. While a slot is moved from one node to another, locks
+//! in it are renewed and given back; those that wait get their turn when their lock has moved.
 
 mod batch;
 mod channels;
+mod cluster;
 mod key;
 mod link;
 mod listener;
+mod node;
 mod options;
 mod owned;
 pub mod plain;
 pub mod queue;
 pub mod reentrant;
+mod rights;
 mod roll;
 mod route;
 mod scan;
 mod script;
+mod sentinel;
 mod sequence;
+mod slots;
 mod tenure;
 mod trouble;
 mod vigil;

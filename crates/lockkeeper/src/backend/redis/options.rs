@@ -7,6 +7,8 @@ use crate::address::Address;
 use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
 use redis::{ClientTlsConfig, TlsCertificates, Value};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::time::Duration;
 
 /// Options that every scheme takes.
@@ -111,8 +113,12 @@ impl Options {
     pub(super) async fn check_eviction(&self, link: &Link) -> Result<()> {
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("maxmemory-policy");
-        let policy = match link.command(&ask).await {
-            Ok(answer) => policy_in(&answer),
+        let policy = match link.everywhere(&ask).await {
+            Ok(answers) => {
+                let policies: Vec<_> = answers.iter().filter_map(policy_in).collect();
+                let evicts = policies.iter().find(|policy| *policy != "noeviction");
+                evicts.or(policies.first()).cloned()
+            }
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Store) => {
                 tracing::warn!(%error, "cannot see whether Redis may evict locks");
                 return Ok(());
@@ -132,44 +138,46 @@ impl Options {
     }
 }
 
-/// The policy in an answer to CONFIG GET; any that evicts, where several nodes answer.
+/// The policy in an answer to CONFIG GET.
 fn policy_in(answer: &Value) -> Option<String> {
-    match answer {
-        Value::Map(pairs) => {
-            let found = pairs.iter().filter_map(|(key, value)| match value {
-                Value::BulkString(policy) => Some(String::from_utf8_lossy(policy).into_owned()),
-                nested => policy_in(nested).or_else(|| policy_in(key)),
-            });
-            let found: Vec<String> = found.collect();
-            found.iter().find(|policy| *policy != "noeviction").or(found.first()).cloned()
-        }
-        Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(_), Value::BulkString(policy)] => {
-                Some(String::from_utf8_lossy(policy).into_owned())
-            }
-            parts => parts.iter().find_map(policy_in),
-        },
+    let policy = match answer {
+        Value::Map(pairs) => &pairs.first()?.1,
+        Value::Array(parts) => parts.get(1)?,
+        _ => return None,
+    };
+    match policy {
+        Value::BulkString(policy) => Some(String::from_utf8_lossy(policy).into_owned()),
         _ => None,
     }
 }
 
 fn certificates<'a>(option: &impl Fn(&str) -> Option<&'a str>) -> Result<TlsCertificates> {
-    let file = |name: &str| {
-        let read = |path: &str| {
-            std::fs::read(path).map_err(|error| {
-                config(&format!("the file that the option {name} names cannot be read"))
-                    .with("file", path)
-                    .caused_by(error)
-            })
-        };
-        option(name).map(read).transpose()
+    let file = |name: &str, holds: &dyn Fn(&[u8]) -> bool, what: &str| {
+        let Some(path) = option(name) else { return Ok(None) };
+        let content = std::fs::read(path).map_err(|error| {
+            config(&format!("the file that the option {name} names cannot be read"))
+                .with("file", path)
+                .caused_by(error)
+        })?;
+        // Otherwise it would be as if it had not been named, or no one could be trusted.
+        if holds(&content) {
+            return Ok(Some(content));
+        }
+        Err(config(&format!("the file that the option {name} names holds no {what} in PEM"))
+            .with("file", path))
     };
-    let client_tls = match (file("cert")?, file("key")?) {
+    let certificate = |content: &[u8]| {
+        let mut found = CertificateDer::pem_slice_iter(content);
+        matches!(found.next(), Some(Ok(_))) && found.all(|one| one.is_ok())
+    };
+    let key = |content: &[u8]| PrivateKeyDer::from_pem_slice(content).is_ok();
+    let shown = (file("cert", &certificate, "certificate")?, file("key", &key, "private key")?);
+    let client_tls = match shown {
         (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
         (None, None) => None,
         _ => return Err(config("the options cert and key go together")),
     };
-    Ok(TlsCertificates { client_tls, root_cert: file("ca")? })
+    Ok(TlsCertificates { client_tls, root_cert: file("ca", &certificate, "certificate")? })
 }
 
 fn config(message: &str) -> Error {

@@ -1,9 +1,12 @@
 //! Where Redis is and how to get there.
 
+use super::roll::lock;
+use super::sentinel::{Verdict, Word, judge};
 use super::trouble;
 use crate::background::Background;
 use crate::error::{Error, Result};
-use futures_util::future::select_ok;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -13,7 +16,9 @@ use redis::{
     IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
     RedisFuture, RedisResult, TlsCertificates, TlsMode, Value,
 };
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -60,6 +65,8 @@ pub(super) struct Route {
     shown: String,
     /// Which node of a cluster to listen at next: any will do, and the last may be dead.
     turn: AtomicUsize,
+    /// The nodes of a cluster, the one that told of them first.
+    learned: Mutex<Vec<Host>>,
 }
 
 impl Route {
@@ -68,29 +75,27 @@ impl Route {
             // Rustls wants one for the whole process. One that is there already is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        Self { way, door, shown, turn: AtomicUsize::new(0) }
+        Self { way, door, shown, turn: AtomicUsize::new(0), learned: Mutex::default() }
     }
 
-    /// A connection for commands.
-    pub(super) async fn connect(&self) -> RedisResult<Wire> {
-        match &self.way {
-            Way::One(host) => self.door.open(host, None).await.map(Wire::Node),
-            Way::Sentinels { .. } => {
-                let primary = self.primary().await?;
-                let mut connection = self.door.open(&primary, None).await?;
-                // The sentinels may not have noticed yet that it was demoted.
-                let role: Value = redis::cmd("ROLE").query_async(&mut connection).await?;
-                match role {
-                    Value::Array(role)
-                        if role.first() == Some(&Value::BulkString(b"master".to_vec())) =>
-                    {
-                        Ok(Wire::Node(connection))
-                    }
-                    _ => Err(no_primary("the sentinels name a server that is no primary")),
-                }
+    /// A connection for commands, and to whom; in a cluster, to any of its nodes.
+    pub(super) async fn connect(&self) -> RedisResult<(Host, Wire)> {
+        let host = match &self.way {
+            Way::One(host) => host.clone(),
+            Way::Sentinels { .. } => self.primary().boxed().await?,
+            Way::Cluster(_) => self.hosts().swap_remove(0),
+        };
+        let mut connection = self.door.open(&host, None).await?;
+        if self.has_sentinels() {
+            // The sentinels may not have noticed yet that it was demoted.
+            let role: Value = redis::cmd("ROLE").query_async(&mut connection).await?;
+            let is_primary = matches!(&role, Value::Array(role)
+                if role.first() == Some(&Value::BulkString(b"master".to_vec())));
+            if !is_primary {
+                return Err(no_primary("the sentinels name a server that is no primary", None));
             }
-            Way::Cluster(hosts) => self.door.open_cluster(self.cluster(hosts)?.build()?).await,
         }
+        Ok((host, Wire::Node(connection)))
     }
 
     /// A connection to this server.
@@ -107,21 +112,21 @@ impl Route {
     ) -> RedisResult<Wire> {
         let hosts = match &self.way {
             Way::One(host) => vec![host.clone()],
-            Way::Sentinels { .. } => vec![self.primary().await?],
-            Way::Cluster(hosts) if shards => {
-                let client = self.cluster(hosts)?.push_sender(hear).build()?;
+            Way::Sentinels { .. } => vec![self.primary().boxed().await?],
+            Way::Cluster(_) if shards => {
+                let client = self.cluster(&self.hosts())?.push_sender(hear).build()?;
                 return self.door.open_cluster(client).await;
             }
             // What is published at one node of a cluster is heard at all of them.
-            Way::Cluster(hosts) => {
-                let mut hosts = hosts.clone();
+            Way::Cluster(_) => {
+                let mut hosts = self.hosts();
                 let first = self.turn.fetch_add(1, Ordering::Relaxed) % hosts.len();
                 hosts.rotate_left(first);
                 hosts
             }
         };
         let config = self.door.config().set_push_sender(hear);
-        let mut last = no_primary("no host is named");
+        let mut last = no_primary("no host is named", None);
         for host in &hosts {
             match self.door.open(host, Some(config.clone())).await {
                 Ok(connection) => return Ok(Wire::Node(connection)),
@@ -134,7 +139,7 @@ impl Route {
     /// Asks the sentinels who is the primary now; `None` where there are none.
     pub(super) async fn current_primary(&self) -> Option<Host> {
         match self.way {
-            Way::Sentinels { .. } => self.primary().await.ok(),
+            Way::Sentinels { .. } => self.primary().boxed().await.ok(),
             _ => None,
         }
     }
@@ -143,28 +148,73 @@ impl Route {
         matches!(self.way, Way::Cluster(_))
     }
 
+    /// Every host of a cluster that is known: the nodes that one of them told of, and those in the
+    /// URL, which may be gone by now or be the only ones that are left.
+    pub(super) fn hosts(&self) -> Vec<Host> {
+        let mut hosts = lock(&self.learned).clone();
+        if let Way::Cluster(named) = &self.way {
+            let more: Vec<_> = named.iter().filter(|host| !hosts.contains(host)).cloned().collect();
+            hosts.extend(more);
+        }
+        hosts
+    }
+
+    /// Remembers the nodes of a cluster, and which of them answers.
+    pub(super) fn learned(&self, by: Host, mut nodes: Vec<Host>) {
+        nodes.retain(|host| *host != by);
+        nodes.insert(0, by);
+        *lock(&self.learned) = nodes;
+    }
+
+    /// The longest an answer is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.door.timeout
+    }
+
     pub(super) fn has_sentinels(&self) -> bool {
         matches!(self.way, Way::Sentinels { .. })
     }
 
+    /// Asks all sentinels at once: one that is silent must not hold up those who wait for an
+    /// answer, and one that knows less than the others must not decide.
     async fn primary(&self) -> RedisResult<Host> {
         let Way::Sentinels { sentinels, master, user, password } = &self.way else {
-            return Err(no_primary("there are no sentinels to ask"));
+            return Err(no_primary("there are no sentinels to ask", None));
         };
         let mut door = self.door.clone();
         (door.user, door.password, door.database) = (user.clone(), password.clone(), 0);
-        // All at once: one that is silent must not hold up those who wait for an answer.
-        let asked = sentinels.iter().map(|sentinel| {
-            let door = &door;
-            Box::pin(async move {
+        let door = &door;
+        let mut asked: FuturesUnordered<_> = sentinels
+            .iter()
+            .map(|sentinel| async move {
                 let mut connection = door.open(sentinel, None).await?;
-                let mut ask = redis::cmd("SENTINEL");
-                ask.arg("get-master-addr-by-name").arg(master);
-                let host = ask.query_async::<Option<Host>>(&mut connection).await?;
-                host.ok_or_else(|| no_primary("the sentinels know no primary of that name"))
+                word_of(&mut connection, master).await
             })
-        });
-        select_ok(asked).await.map(|(host, _)| host)
+            .collect();
+        let (mut words, mut silent) = (Vec::new(), None);
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(word) => words.push(word),
+                // One that answers and does not know is told of rather than one that is away.
+                Err(error) if silent.is_none() || error.kind() != Cause::Io => silent = Some(error),
+                Err(_) => {}
+            }
+            if let Verdict::Primary(host) = judge(&words, sentinels.len()) {
+                return Ok(host.clone());
+            }
+        }
+        let (said, all) = (words.len(), sentinels.len());
+        match silent {
+            Some(error) if words.is_empty() => Err(error),
+            _ if said <= all / 2 => Err(no_primary(
+                "which primary is the right one takes a majority",
+                Some(format!("only {said} of the {all} sentinels in the URL tell of one")),
+            )),
+            _ => Err(no_primary(
+                "the sentinels do not agree on a primary",
+                Some(format!("of the {all} in the URL {said} answer")),
+            )),
+        }
     }
 
     fn cluster(&self, hosts: &[Host]) -> RedisResult<ClusterClientBuilder> {
@@ -263,8 +313,29 @@ impl Door {
     }
 }
 
-fn no_primary(why: &'static str) -> RedisError {
-    RedisError::from((Cause::MasterNameNotFoundBySentinel, why))
+fn no_primary(why: &'static str, details: Option<String>) -> RedisError {
+    match details {
+        Some(details) => RedisError::from((Cause::MasterNameNotFoundBySentinel, why, details)),
+        None => RedisError::from((Cause::MasterNameNotFoundBySentinel, why)),
+    }
+}
+
+/// What a sentinel says of the primary of that name. Not all it knows is asked of it alone: some
+/// that only speak like a sentinel, or whose user may do little, name the primary and no more.
+async fn word_of(connection: &mut MultiplexedConnection, master: &str) -> RedisResult<Word> {
+    let mut ask = Pipeline::with_capacity(2);
+    ask.cmd("SENTINEL").arg("get-master-addr-by-name").arg(master);
+    ask.cmd("SENTINEL").arg("master").arg(master);
+    let mut answers = connection.req_packed_commands(&ask, 0, 2).await?.into_iter();
+    let (named, known) = (answers.next().unwrap_or(Value::Nil), answers.next());
+    let host = redis::from_redis_value::<Option<Host>>(named.extract_error()?)?;
+    let unknown = || no_primary("the sentinels know no primary of that name", None);
+    let primary = host.ok_or_else(unknown)?;
+    let known = known.and_then(|known| {
+        redis::from_redis_value::<HashMap<String, String>>(known.extract_error().ok()?).ok()
+    });
+    let epoch = known.and_then(|known| known.get("config-epoch")?.parse().ok());
+    Ok(Word { primary, epoch: epoch.unwrap_or_default() })
 }
 
 impl Wire {

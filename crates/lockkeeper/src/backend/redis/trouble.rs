@@ -1,7 +1,8 @@
 //! What a failed command means.
 
 use crate::error::{Error, ErrorKind};
-use redis::{ErrorKind as Cause, RedisError, ServerErrorKind};
+use redis::{ErrorKind as Cause, RedisError, ServerErrorKind, Value};
+use std::fmt;
 
 /// What to do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +20,39 @@ pub(super) fn remedy(error: &RedisError) -> Remedy {
         Cause::Io | Cause::Parse | Cause::ClusterConnectionNotFound => Remedy::Reconnect,
         // A primary that was demoted: somewhere else is another.
         Cause::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Remedy::Reconnect,
+        _ if was_demoted(error) => Remedy::Reconnect,
         _ => Remedy::None,
     }
 }
 
+/// Whether a key of the lock holds something else.
+pub(super) fn is_foreign(error: &RedisError) -> bool {
+    // The second is from our own scripts, which can raise no other code.
+    error.code() == Some("WRONGTYPE") || error.to_string().contains("FOREIGN")
+}
+
+/// Whether a primary was demoted while it waited for its replicas.
+fn was_demoted(error: &RedisError) -> bool {
+    error.code() == Some("UNBLOCKED")
+}
+
+/// Whether a command inside a script is none of this user's. Redis says so in words only.
+fn is_forbidden_in_script(error: &RedisError) -> bool {
+    error.detail().is_some_and(|said| {
+        said.contains("user executing the script can't") || said.contains("ACL failure in script")
+    })
+}
+
+/// Whether a slot is on its way from one node of a cluster to another, with some of the keys.
+pub(super) fn is_moving(error: &RedisError) -> bool {
+    // The second is what a script is told that uses a key which is not there, or there already.
+    error.kind() == ServerErrorKind::TryAgain.into()
+        || error.detail().is_some_and(|said| said.contains("access a non local key"))
+}
+
 /// The library's error for one of Redis, at a server shown as `at`.
 pub(super) fn explain(error: RedisError, at: &str) -> Error {
+    let said = brief(&error);
     let (kind, message) = match (error.kind(), error.code()) {
         (_, Some("OOM")) => (
             ErrorKind::Store,
@@ -42,8 +70,7 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
             ErrorKind::Unavailable,
             format!("{at} has fewer replicas than its min-replicas-to-write asks for"),
         ),
-        // From our own scripts, which can raise no other code.
-        (_, code) if code == Some("WRONGTYPE") || error.to_string().contains("FOREIGN") => (
+        _ if is_foreign(&error) => (
             ErrorKind::Store,
             format!(
                 "a key of {at} that the lock needs holds something else: choose another name, or a prefix in the URL"
@@ -53,11 +80,20 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
             ErrorKind::Denied,
             format!("{at} refused the user or the password: check those in the URL"),
         ),
-        (Cause::Server(ServerErrorKind::NoPerm), _) => (
+        _ if error.kind() == ServerErrorKind::NoPerm.into() || is_forbidden_in_script(&error) => (
             ErrorKind::Denied,
             format!(
-                "{at} does not let this user do that: see the access list in the documentation of lockkeeper::backend::redis"
+                "{at} does not let this user do that: see the access list in the documentation of \
+                 lockkeeper::backend::redis (to connect anew tells which right is missing)"
             ),
+        ),
+        _ if was_demoted(&error) => (
+            ErrorKind::Unavailable,
+            format!("{at} was demoted while its replicas were waited for"),
+        ),
+        _ if is_moving(&error) => (
+            ErrorKind::Unavailable,
+            format!("{at} is moving the lock from one node to another: try again"),
         ),
         (Cause::RESP3NotSupported, _) => {
             (ErrorKind::Config, format!("{at} is too old: Redis 6.2 or later is needed"))
@@ -65,6 +101,24 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
         (Cause::InvalidClientConfig, _) => {
             (ErrorKind::Config, format!("the URL of {at} cannot be used"))
         }
+        _ if said.contains("invalid peer certificate") => (
+            ErrorKind::Unavailable,
+            format!(
+                "{at} could not prove itself ({said}): name who signed its certificate with \
+                 ?ca=FILE"
+            ),
+        ),
+        _ if said.contains("fatal alert") => (
+            ErrorKind::Denied,
+            format!(
+                "{at} greeted us and hung up ({said}): if it asks for a certificate, name one that \
+                 it trusts with ?cert=FILE&key=FILE"
+            ),
+        ),
+        _ if said.contains("corrupt message") || said.contains("InvalidContentType") => (
+            ErrorKind::Unavailable,
+            format!("{at} does not speak TLS ({said}): leave out tls=true, or write redis://"),
+        ),
         (Cause::Io, _) if error.is_connection_refusal() => {
             (ErrorKind::Unavailable, format!("nothing answers at {at}: is Redis running there?"))
         }
@@ -87,8 +141,83 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
             | Cause::ClusterConnectionNotFound
             | Cause::MasterNameNotFoundBySentinel,
             _,
-        ) => (ErrorKind::Unavailable, format!("{at} cannot serve us now: {error}")),
-        _ => (ErrorKind::Store, format!("{at} said: {error}")),
+        ) => (ErrorKind::Unavailable, format!("{at} cannot serve us now: {said}")),
+        _ => (ErrorKind::Store, format!("{at} said: {said}")),
     };
-    Error::new(kind, message).caused_by(error)
+    // The error itself may quote what it was about, however long that is.
+    Error::new(kind, message).caused_by(said)
+}
+
+/// An answer that is none of those a script gives.
+pub(super) fn strange(value: &Value) -> Error {
+    let said = brief(&Shown(value));
+    Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {said}"))
+}
+
+/// So much of an answer is shown.
+const BRIEF: usize = 300;
+
+/// The beginning of a text; without making all of it.
+pub(super) fn brief(text: &dyn fmt::Display) -> String {
+    struct Beginning(String);
+    impl fmt::Write for Beginning {
+        fn write_str(&mut self, more: &str) -> fmt::Result {
+            let room = BRIEF - self.0.len();
+            let fits = more.len() <= room;
+            self.0.push_str(&more[..more.floor_char_boundary(room)]);
+            if fits { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    let mut beginning = Beginning(String::new());
+    if fmt::write(&mut beginning, format_args!("{text}")).is_err() {
+        beginning.0.push('…');
+    }
+    beginning.0
+}
+
+/// A value as it is, but for bytes that would each be shown as a number.
+struct Shown<'a>(&'a Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::BulkString(bytes) => {
+                let start = &bytes[..bytes.len().min(BRIEF)];
+                write!(f, "{:?} of {} bytes", String::from_utf8_lossy(start), bytes.len())
+            }
+            Value::Array(parts) => {
+                f.write_str("[")?;
+                for part in parts {
+                    write!(f, "{}, ", Shown(part))?;
+                }
+                f.write_str("]")
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_an_answer_is_short_whatever_it_is() {
+        let large = Value::BulkString(vec![0xff; 10_000_000]);
+        for value in
+            [large.clone(), Value::Array(vec![large; 3]), Value::Array(vec![Value::Nil; 1 << 20])]
+        {
+            let said = strange(&value).to_string();
+            assert!(said.len() < 2 * BRIEF, "{} letters", said.len());
+        }
+        assert_eq!(brief(&"ä".repeat(BRIEF)).chars().count(), BRIEF / 2 + 1);
+        assert_eq!(brief(&"short"), "short");
+    }
+
+    #[test]
+    fn an_error_that_quotes_a_record_is_short() {
+        let quoted = "x".repeat(10_000_000);
+        let error = RedisError::from((Cause::Client, "no good", quoted));
+        assert!(format!("{:?}", explain(error, "redis://here")).len() < 1500);
+    }
 }

@@ -10,8 +10,9 @@ pub mod setnx_expire;
 mod tests;
 
 use super::link::Link;
+use super::trouble::strange;
 use crate::backend::{Backend, Name};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use redis::{Cmd, Value};
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ impl Keys {
         words.iter().for_each(|word| {
             command.arg(word);
         });
-        self.link.command(&command).await
+        self.link.command(words.first().copied(), &command).await
     }
 
     /// For a command that says whether it did anything.
@@ -77,8 +78,4 @@ impl Keys {
              ?recipe=set-nx-px or ?recipe=queue"
         );
     }
-}
-
-fn strange(value: &Value) -> Error {
-    Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {value:?}"))
 }

@@ -7,7 +7,7 @@ local value = redis.call('GET', KEYS[1])
 local letter, flags = value and string.byte(value), ARGV[4]
 if string.byte(flags) == 49 then
   local last = letter == 70 and tonumber(string.sub(value, 2))
-  if last or (not value and redis.call('EXISTS', KEYS[2], KEYS[3]) == 0) then
+  if last or (not value and redis.call('EXISTS', KEYS[2]) + redis.call('EXISTS', KEYS[3]) == 0) then
     local clock = redis.call('TIME')
     local token = clock[1] .. string.sub('00000' .. clock[2], -6)
     -- Otherwise the clock went back.

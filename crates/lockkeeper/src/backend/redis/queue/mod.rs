@@ -14,14 +14,16 @@ use super::key::Keys;
 use super::link::Link;
 use super::listener::Listener;
 use super::owned::Owned;
+use super::rights::{self, Wanted};
 use super::roll::{Remove, Roll};
 use super::sequence;
 use super::tenure::{Bid, Tenure, Vouched};
+use super::trouble::strange;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, LockView, LossReason,
     Moment, Name, Patience, Sequencer, Standing,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use async_trait::async_trait;
 use known::Known;
 use lease::QueueLease;
@@ -68,6 +70,7 @@ pub(super) struct Settings {
 impl Queue {
     pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
         let Settings { prefix, keeper, barging, url } = settings;
+        rights::judge(&wanted(&link, &prefix).look_up(&link).await?, link.route.shown())?;
         let roll = Arc::new(Roll::default());
         let link = link.telling(roll.clone());
         let channel = format!("{prefix}keeper:{keeper}");
@@ -92,6 +95,28 @@ impl Queue {
         let Vouched { sent, valid_for } = vouched;
         Grant { lease: Box::new(lease), token: FencingToken::new(token), sent, valid_for }
     }
+}
+
+/// What the user has to be let do.
+fn wanted(link: &Link, prefix: &str) -> Wanted {
+    let (lock, channel) = (format!("{prefix}{{lock}}"), format!("{prefix}keeper:0"));
+    let commands = [
+        "get", "set", "del", "exists", "setrange", "pttl", "pexpire", "hget", "hset", "hdel",
+        "hgetall", "hlen", "rpush", "lpush", "lpop", "lrange", "lindex", "llen", "lrem",
+    ];
+    Wanted::default()
+        .on_key(&lock, &commands)
+        .needs(&["evalsha", "0", "0"])
+        .needs(&["time"])
+        .needs(&["subscribe", &channel])
+        .needs_if(link.asks_replicas(), &["wait", "0", "0"])
+        .needs_if(link.route.has_sentinels(), &["role"])
+        .likes(
+            &["publish", &channel, "0"],
+            "whoever waits is told nothing, and finds out up to 600 ms late that it is its turn",
+        )
+        .likes(&["scan", "0"], "locks cannot be listed")
+        .likes(&["incrby", &format!("{prefix}sequence:0"), "1"], "numbers cannot be reserved")
 }
 
 #[async_trait]
@@ -327,8 +352,4 @@ fn remove(shared: &Weak<Shared>, key: &str, id: &str) {
 /// Yes and no, a letter each.
 fn flags<const N: usize>(set: [bool; N]) -> [u8; N] {
     set.map(|set| if set { b'1' } else { b'0' })
-}
-
-fn strange(value: &Value) -> Error {
-    Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {value:?}"))
 }

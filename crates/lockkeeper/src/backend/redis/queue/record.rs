@@ -15,6 +15,13 @@ pub(super) struct Record<'a> {
     note: &'a str,
 }
 
+/// The longest that is shown of a text; none of ours is longer.
+const LONGEST: usize = 4096;
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
+}
+
 impl<'a> Record<'a> {
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let mut lines = text.splitn(9, '\n');
@@ -30,8 +37,9 @@ impl<'a> Record<'a> {
             since: if since == 0 { token / 1000 } else { since },
             mode: mode_of(mode)?,
             owner: Owner::from_id(owner.to_owned()),
-            whom: lines.next()?,
-            note: lines.next()?,
+            // Only for people to read: a record that others wrote without them holds the name too.
+            whom: shortened(lines.next().unwrap_or_default()),
+            note: shortened(lines.next().unwrap_or_default()),
         })
     }
 

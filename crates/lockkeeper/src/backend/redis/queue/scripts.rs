@@ -2,7 +2,7 @@
 
 use super::{Place, Shared, flags, strange};
 use crate::backend::redis::key::Keys;
-use crate::backend::redis::script::Script;
+use crate::backend::redis::script::{Places, Script};
 use crate::backend::redis::tenure::{Bid, Step};
 use crate::backend::{Claim, LossReason, Mode};
 use crate::error::Result;
@@ -28,18 +28,21 @@ impl Scripts {
         // As a Lua literal: the prefix comes from the URL.
         let prefix = prefix.replace('\\', "\\\\").replace('\'', "\\'");
         let library = include_str!("lib.lua").replace("@PREFIX@", &prefix);
+        // Held or kept free by the lock's own key, while nobody waits: then the others do not exist.
+        let first_is_enough = "string.find(redis.call('GET', KEYS[1]) or '', '^[XF]')";
+        let whole = |code: &str| Script::of(Places { all: 3, keys: 3, first_is_enough }, code);
         // The common cases first: they return before the rest is even set up.
         let quick = |quick: &str, slow: &str| {
-            Script::new(format!("{}{library}{slow}", quick.replace("@PREFIX@", &prefix)))
+            whole(&format!("{}{library}{slow}", quick.replace("@PREFIX@", &prefix)))
         };
         let telling =
             |one: &str, slow: &str| quick(&[include_str!("heirs.lua"), one].concat(), slow);
-        let plain = |body: &str| Script::new(format!("{library}{body}"));
+        let plain = |body: &str| whole(&format!("{library}{body}"));
         Self {
             ask: quick(include_str!("ask.lua"), include_str!("ask_slowly.lua")),
             release: telling(include_str!("release.lua"), include_str!("release_slowly.lua")),
             succeed: telling(include_str!("succeed.lua"), include_str!("succeed_slowly.lua")),
-            renew: Script::new(include_str!("renew.lua")),
+            renew: whole(include_str!("renew.lua")),
             leave: plain(include_str!("leave.lua")),
             beat: plain(include_str!("beat.lua")),
             disown: plain(include_str!("disown.lua")),

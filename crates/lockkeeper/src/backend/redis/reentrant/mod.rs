@@ -22,6 +22,7 @@ mod wait;
 
 use super::link::Link;
 use super::listener::Listener;
+use super::rights::{self, Wanted};
 use super::roll::Roll;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Mode,
@@ -89,6 +90,8 @@ impl Reentrant {
             has_shards(&link).await?;
         }
         let publish = if clustered { "SPUBLISH" } else { "PUBLISH" };
+        let wanted = wanted(&link, &prefix, clustered);
+        rights::judge(&wanted.look_up(&link).await?, link.route.shown())?;
         let roll = Arc::new(Roll::default());
         let channel = format!("{}keeper:{keeper}", super::key::PREFIX);
         let listener = Listener::new(link.route.clone(), channel.clone(), roll.clone());
@@ -120,11 +123,31 @@ impl Reentrant {
     }
 }
 
+/// What the user has to be let do.
+fn wanted(link: &Link, prefix: &str, clustered: bool) -> Wanted {
+    let (publish, subscribe) =
+        if clustered { ("spublish", "ssubscribe") } else { ("publish", "subscribe") };
+    let channel = format!("redisson_lock__channel:{{{prefix}lock}}");
+    let own = format!("{}keeper:0", super::key::PREFIX);
+    let commands =
+        ["type", "hget", "hset", "hdel", "hgetall", "pttl", "pexpire", "set", "del", "exists"];
+    Wanted::default()
+        .on_key(&format!("{prefix}lock"), &commands)
+        .needs(&["evalsha", "0", "0"])
+        .needs(&["time"])
+        .needs(&["subscribe", &own])
+        .needs_if(link.asks_replicas(), &["wait", "0", "0"])
+        .needs_if(link.route.has_sentinels(), &["role"])
+        .likes(&[subscribe, &channel], "whoever waits hears nothing, and finds a free lock late")
+        .likes(&[publish, &channel, "0"], "nobody is told of a release, and finds a free lock late")
+        .likes(&["scan", "0"], "locks cannot be listed")
+}
+
 /// Asks what Redisson does before it publishes to the shards of a cluster.
 async fn has_shards(link: &Link) -> Result<()> {
     let mut ask = redis::cmd("PUBSUB");
     ask.arg("SHARDNUMSUB");
-    match link.command(&ask).await {
+    match link.command(None, &ask).await {
         Err(error) if error.kind() == ErrorKind::Store => Err(Error::new(
             ErrorKind::Unsupported,
             "recipe=reentrant takes Redis 7 or later in a cluster: use the recipe queue",

@@ -2,9 +2,10 @@
 
 use super::owner::field_of;
 use super::{Keys, Shared};
-use crate::backend::redis::script::Script;
+use crate::backend::redis::script::{Places, Script};
+pub(super) use crate::backend::redis::trouble::strange;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Standing};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use redis::Value;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new() -> Self {
         let library = include_str!("lib.lua");
-        let plain = |body: &str| Script::new(format!("{library}{body}"));
+        let places = Places { all: 4, keys: 2, first_is_enough: "false" };
+        let plain = |body: &str| Script::of(places, &format!("{library}{body}"));
         let guarded = |body: &str| plain(&format!("if foreign then return FOREIGN end\n{body}"));
         Self {
             acquire: guarded(include_str!("acquire.lua")),
@@ -142,8 +144,4 @@ pub(super) fn text(value: &Value) -> Option<&str> {
         Value::SimpleString(text) => Some(text),
         _ => None,
     }
-}
-
-pub(super) fn strange(value: &Value) -> Error {
-    Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {value:?}"))
 }

@@ -25,7 +25,7 @@ async fn look(shared: &Shared, name: &Name) -> Result<Option<LockView>> {
     let answer = shared.look(&shared.layout.keys(name)?).await?;
     match &answer {
         Value::Array(parts) if parts.is_empty() => Ok(None),
-        answer => view(name, answer).map(Some).ok_or_else(|| strange(answer)),
+        answer => view(name, answer).map(Some).ok_or_else(|| strange(answer).with("lock", name)),
     }
 }
 
@@ -90,7 +90,16 @@ fn other(words: &[Value]) -> Option<HolderView> {
 
 pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
     let names = names(shared, prefix).await?;
-    let views = stream::iter(names).map(|name| async move { look(shared, &name).await });
+    let views = stream::iter(names).map(|name| async move {
+        match look(shared, &name).await {
+            // Something of someone else: it does not hide the locks beside it.
+            Err(error) if error.kind() == ErrorKind::Store => {
+                tracing::warn!(%name, %error, "left out of the list: its key holds no lock");
+                Ok(None)
+            }
+            looked => looked,
+        }
+    });
     let views: Vec<Option<LockView>> = views.buffered(AT_ONCE).try_collect().await?;
     Ok(views.into_iter().flatten().filter(|view| !view.holders.is_empty()).collect())
 }
