@@ -179,6 +179,10 @@ impl Backend for Faulty {
         Ok(Together::Granted(grants.into_iter().map(faulty).collect()))
     }
 
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         if one_of(&self.switches.withdrawals_to_fail) {
             return Err(fault("the withdrawal was dropped"));

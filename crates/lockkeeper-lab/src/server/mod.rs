@@ -57,3 +57,4 @@ pub use program::zookeeper::ZooKeeper;
 pub use program::{Clock, Program};
 pub use setup::setup;
 pub use tool::Tool;
+pub(crate) use wire::resp::Resp;

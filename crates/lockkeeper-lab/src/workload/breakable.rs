@@ -1,6 +1,7 @@
 //! A server that a run may break.
 
 use super::fault::Fault;
+use super::groups::{self, Guarded, Sharded};
 use crate::server::{Kind, Lab, Plan, Program, Server};
 use anyhow::{Result, bail};
 use std::fmt;
@@ -68,6 +69,31 @@ pub trait Breakable: fmt::Debug + Send {
     /// # Errors
     /// As [`kill`](Self::kill); also when its clock cannot be set.
     fn clock_ahead(&mut self, by: Duration) -> Result<()>;
+
+    /// Has another take over from the primary, which then follows.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill); also where there is none to take over.
+    fn fail_over(&mut self) -> Result<()> {
+        bail!("a failover needs sentinels: --server redis --members 3")
+    }
+
+    /// Has one of those who know where the primary is be wrong for a while.
+    ///
+    /// # Errors
+    /// As [`fail_over`](Self::fail_over).
+    fn mislead_sentinel(&mut self) -> Result<()> {
+        bail!("there is no sentinel: --server redis --members 3")
+    }
+
+    /// Tells clients what is not so; whether there was anything to tell.
+    ///
+    /// # Errors
+    /// As [`kill`](Self::kill); also where nobody but the server can tell clients anything.
+    fn forge(&mut self, length: Duration) -> Result<bool> {
+        let _ = length;
+        bail!("messages can be forged at one Redis alone: --server redis")
+    }
 }
 
 impl Breakable for Server {
@@ -109,6 +135,10 @@ impl Breakable for Server {
 
     fn clock_ahead(&mut self, by: Duration) -> Result<()> {
         self.set_clock_ahead(by)
+    }
+
+    fn forge(&mut self, length: Duration) -> Result<bool> {
+        groups::forge(self, length)
     }
 }
 
@@ -186,6 +216,22 @@ pub(crate) fn start(
     faults: &[Fault],
 ) -> Result<(Box<dyn Breakable>, String)> {
     kind.available()?;
+    if kind == Kind::Redis && members > 1 {
+        let redis = || fit(lab.redis().durable(), faults);
+        return match members {
+            3 => {
+                let group = Guarded::new(redis().start_sentinel(2)?, redis().start()?);
+                let url = group.url(faults.contains(&Fault::Failover));
+                Ok((Box::new(group), url))
+            }
+            6 => {
+                let group = Sharded::new(redis().start_cluster()?);
+                let url = group.url();
+                Ok((Box::new(group), url))
+            }
+            _ => bail!("--members of redis is 3 for sentinels, 6 for a cluster"),
+        };
+    }
     if members > 1 {
         let servers = match kind {
             Kind::ZooKeeper => fit(lab.zookeeper(), faults).start_ensemble(members)?,

@@ -180,8 +180,10 @@ impl Driver<'_> {
         let process = self.members[victim].process.clone();
         let target = if kind.needs() == Needs::Server { SERVER } else { &process };
         // The work goes on for as long as the fault: else it would be done before it is felt.
-        let detained = matches!(kind.needs(), Needs::Network | Needs::Server)
-            .then(|| self.resources.detain(&process));
+        // But not while messages are forged: those are heard at hand-overs.
+        let detains =
+            matches!(kind.needs(), Needs::Network | Needs::Server) && kind != Fault::ForgedMessage;
+        let detained = detains.then(|| self.resources.detain(&process));
         let (kind_word, target) = (kind.word().to_owned(), target.to_owned());
         self.recorder.note(DRIVER, What::FaultBegins { fault, kind: kind_word, process: target });
         let strike = Strike { fault: kind, ttl: self.trial.ttl, dice: &mut self.dice };
@@ -194,8 +196,7 @@ impl Driver<'_> {
                 true
             }
             (_, Some(server)) if kind.needs() == Needs::Server => {
-                strike.at_server(server.as_mut())?;
-                true
+                strike.at_server(server.as_mut())?
             }
             _ => strike.at_member(&self.members[victim])?,
         };

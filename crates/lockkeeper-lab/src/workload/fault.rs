@@ -32,10 +32,16 @@ pub enum Fault {
     ServerRestartEmpty,
     /// The server is killed and started again with the data of half a second before.
     RestartOldSnapshot,
-    /// The server is stopped for longer than the ttl.
+    /// The server, or one of its members in turn, is stopped for longer than the ttl.
     ServerPause,
     /// The disk of the server hangs for longer than the ttl.
     DiskHang,
+    /// The primary is killed, a replica is promoted by the sentinels, and the old primary follows.
+    Failover,
+    /// One of the sentinels names a server that is the primary no more.
+    StaleSentinel,
+    /// Clients are told of grants that the server never made.
+    ForgedMessage,
     /// The clock of the server goes ahead by more than the ttl for a while, and back.
     ClockJump,
 }
@@ -69,6 +75,9 @@ impl Fault {
             Fault::RestartOldSnapshot => "restart-old-snapshot",
             Fault::ServerPause => "server-pause",
             Fault::DiskHang => "disk-hang",
+            Fault::Failover => "failover",
+            Fault::StaleSentinel => "stale-sentinel",
+            Fault::ForgedMessage => "forged-message",
             Fault::ClockJump => "clock-jump",
         }
     }
@@ -88,6 +97,9 @@ impl Fault {
             | Fault::RestartOldSnapshot
             | Fault::ServerPause
             | Fault::DiskHang
+            | Fault::Failover
+            | Fault::StaleSentinel
+            | Fault::ForgedMessage
             | Fault::ClockJump => Needs::Server,
         }
     }

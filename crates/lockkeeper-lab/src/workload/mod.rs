@@ -5,6 +5,7 @@ mod breakable;
 mod crew;
 mod driver;
 mod fault;
+mod groups;
 mod member;
 mod network;
 mod progress;
@@ -78,7 +79,8 @@ pub struct RunArguments {
     /// Start a server of this kind for the run, which can then be broken too
     #[arg(long, value_name = "KIND", value_parser = again::kind, conflicts_with = "store")]
     pub server: Option<Kind>,
-    /// As so many members that vote, of which one at a time is broken (zookeeper and etcd)
+    /// As so many members, of which one at a time is broken: zookeeper and etcd with any number,
+    /// redis as 3 with sentinels or as a cluster of 6
     #[arg(long, default_value_t = 1, requires = "server",
           value_parser = clap::value_parser!(u32).range(1..=7))]
     pub members: u32,

@@ -90,8 +90,19 @@ impl Strike<'_> {
         }
     }
 
-    pub(crate) fn at_server(mut self, server: &mut dyn Breakable) -> Result<()> {
+    /// Returns whether it was felt.
+    pub(crate) fn at_server(mut self, server: &mut dyn Breakable) -> Result<bool> {
+        if self.fault == Fault::ForgedMessage {
+            return server.forge(self.beyond_ttl());
+        }
+        self.break_server(server)?;
+        Ok(true)
+    }
+
+    fn break_server(&mut self, server: &mut dyn Breakable) -> Result<()> {
         match self.fault {
+            Fault::Failover => server.fail_over(),
+            Fault::StaleSentinel => server.mislead_sentinel(),
             Fault::ServerKill => {
                 server.kill()?;
                 sleep(self.up_to(self.ttl / 2));

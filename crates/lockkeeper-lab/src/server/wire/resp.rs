@@ -83,7 +83,11 @@ impl Resp {
         Ok(said.text().context("text")?.to_owned())
     }
 
-    fn read(&mut self) -> Result<Reply> {
+    /// What the server says next, asked or not.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn read(&mut self) -> Result<Reply> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
         let line = line.strip_suffix("\r\n").context("the connection was closed")?;
