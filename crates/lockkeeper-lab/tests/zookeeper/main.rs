@@ -8,6 +8,7 @@ mod ensemble;
 mod handover;
 mod numbers;
 mod operator;
+mod outage;
 mod raw;
 mod session;
 mod snapshot;
@@ -41,6 +42,7 @@ fn main() -> Result<()> {
         handover::CASES,
         numbers::CASES,
         operator::CASES,
+        outage::CASES,
         session::CASES,
         strangers::CASES,
     ];

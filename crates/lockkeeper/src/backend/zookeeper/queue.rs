@@ -216,7 +216,7 @@ impl Attempt<'_> {
                 Err(fault) if fault.is(refusal::NO_NODE) => return Ok((sent, None)),
                 Err(fault @ Fault::Unanswered(_)) => {
                     let silent = Moment::now().since(begin);
-                    if silent > self.session.forbearance() || self.patience.is_over() {
+                    if silent > self.patience.outage() || self.patience.is_over() {
                         return Err(fault);
                     }
                     self.session.connected_for(self.patience).await?;

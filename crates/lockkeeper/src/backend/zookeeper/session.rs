@@ -85,12 +85,6 @@ impl Session {
         self.0.ticket.timeout / 2
     }
 
-    /// How long ZooKeeper may be away before those who wait are told.
-    pub(super) fn forbearance(&self) -> Duration {
-        const LEAST: Duration = Duration::from_secs(10);
-        self.0.ticket.timeout.max(LEAST)
-    }
-
     pub(super) fn is_over(&self) -> bool {
         *self.0.phase.borrow() == Phase::Over
     }
@@ -204,7 +198,7 @@ impl Session {
     pub(super) async fn connected_for(&self, patience: &Patience) -> Result<(), Fault> {
         tokio::select! {
             biased;
-            connected = self.connected_within(self.forbearance()) => connected,
+            connected = self.connected_within(patience.outage()) => connected,
             () = patience.over() => self.connected().await,
         }
     }

@@ -50,7 +50,7 @@ impl Attempt<'_> {
                 Err(Stop::Fault(fault @ Fault::Unanswered(_))) => {
                     let since = *silent.get_or_insert_with(Moment::now);
                     let silent = Moment::now().since(since);
-                    if silent > self.session.forbearance() || !may_wait {
+                    if silent > patience.outage() || !may_wait {
                         return Err(fault.into());
                     }
                     self.session.connected_for(patience).await?;
@@ -66,7 +66,7 @@ impl Attempt<'_> {
                     numbers::start_over(self.session, &self.parent, None).await?;
                 }
                 Found::Free(said, version) => {
-                    if let Some(grant) = self.take(&path, &said, version).await? {
+                    if let Some(grant) = self.take(&path, &said, version, patience).await? {
                         return Ok(Some(grant));
                     }
                 }
@@ -121,7 +121,13 @@ impl Attempt<'_> {
     }
 
     /// Makes the node; `None` when someone else was faster.
-    async fn take(&self, path: &str, said: &[u8], version: i32) -> Result<Option<Grant>, Stop> {
+    async fn take(
+        &self,
+        path: &str,
+        said: &[u8],
+        version: i32,
+        patience: &Patience,
+    ) -> Result<Option<Grant>, Stop> {
         let data = record::write(self.claim, self.shared.valid_for(self.session, self.claim));
         let kind = Kind::Ephemeral;
         let create = Request::create(path, data.as_bytes(), kind, self.shared.access);
@@ -139,7 +145,7 @@ impl Attempt<'_> {
             Err(Fault::Unanswered(_)) => {
                 // Not before: it counts from a request that was answered.
                 let sent = Moment::now();
-                self.session.connected_within(self.session.forbearance()).await?;
+                self.session.connected_for(patience).await?;
                 (self.session.call_surely(path, Request::data(path, false)).await, sent)
             }
             found => (found, sent),
