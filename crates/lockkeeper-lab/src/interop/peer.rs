@@ -82,6 +82,18 @@ impl Peer {
         self.must_say(answer).with_context(|| format!("to {order:?}"))
     }
 
+    /// Gives an order that must fail, with an error that says `why`.
+    ///
+    /// # Errors
+    /// When it does not, or says something else.
+    pub fn must_fail(&mut self, order: &str, why: &str) -> Result<()> {
+        self.tell(order)?;
+        match self.answers.recv_timeout(PATIENT) {
+            Ok(said) if said.starts_with("error") && said.contains(why) => Ok(()),
+            other => bail!("to {order:?} it says {other:?} and should fail with {why:?}"),
+        }
+    }
+
     /// Waits for the answer to what it was told before.
     ///
     /// # Errors

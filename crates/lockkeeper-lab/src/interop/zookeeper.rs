@@ -18,11 +18,22 @@ const SESSION: Duration = Duration::from_secs(4);
 /// Long enough for one who waits to be in the queue.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// A library, how its peer is started, and what our URL says to share locks with it.
-type Library = (&'static str, fn(&Cache) -> Result<Command>, &'static str);
+/// A library, how its peer is started, what our URL says to share locks with it, and what theirs
+/// says for another recipe of the library's than its lock.
+type Library = (&'static str, fn(&Cache) -> Result<Command>, &'static str, &'static str);
 
-const LIBRARIES: &[Library] =
-    &[("curator", Cache::curator, "layout=curator"), ("kazoo", Cache::kazoo, "layout=kazoo")];
+const LIBRARIES: &[Library] = &[
+    ("curator", Cache::curator, "layout=curator", ""),
+    ("kazoo", Cache::kazoo, "layout=kazoo", ""),
+];
+/// What is shared as a lock alone.
+const LATCH: Library = ("curator-latch", Cache::curator, "layout=latch", "?latch");
+/// What is not shared, and refused.
+const OTHERS: &[Library] = &[
+    ("curator-latch-as-lock", Cache::curator, "layout=curator", "?latch"),
+    ("curator-semaphore", Cache::curator, "layout=curator", "?semaphore"),
+    ("kazoo-semaphore", Cache::kazoo, "layout=kazoo", "?semaphore"),
+];
 
 /// The orders for one that one holds at a time: to take it, to try, to give it back.
 type Words = [&'static str; 3];
@@ -55,25 +66,33 @@ const OF_BOTH_SIDES: &[Case] = &[
     ("their_reader_keeps_our_writer_out", |table| sides(table, table.them()?, table.us()?)),
 ];
 
+const OF_OTHERS: &[Case] = &[
+    ("they_hold_it_and_we_are_refused", they_hold_it_and_we_are_refused),
+    ("they_come_beside_us_and_we_are_told", they_come_beside_us_and_we_are_told),
+];
+
 /// The trials of every library, on the server at `url`. What they write is in `folder`.
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
     let mut trials = Vec::new();
+    let mut add = |library: Library, kind: &'static str, words, cases: &[Case]| {
+        for &(name, case) in cases {
+            let url = format!("{url}/interop-{}", library.0);
+            let (cache, folder) = (cache.clone(), folder.to_owned());
+            let lock = format!("{kind}.{name}");
+            let table = Table { url, cache, folder, library, words, lock };
+            let title = format!("zookeeper::{}::{kind}::{name}", library.0);
+            trials.push(Trial::test(title, move || {
+                case(&table).map_err(|error| Failed::from(format!("{error:#}")))
+            }));
+        }
+    };
     for &library in LIBRARIES {
-        let mut add = |kind: &'static str, words, cases: &[Case]| {
-            for &(name, case) in cases {
-                let url = format!("{url}/interop-{}", library.0);
-                let (cache, folder) = (cache.clone(), folder.to_owned());
-                let lock = format!("{kind}.{name}");
-                let table = Table { url, cache, folder, library, words, lock };
-                let title = format!("zookeeper::{}::{kind}::{name}", library.0);
-                trials.push(Trial::test(title, move || {
-                    case(&table).map_err(|error| Failed::from(format!("{error:#}")))
-                }));
-            }
-        };
-        ALONE.iter().for_each(|(kind, words)| add(kind, *words, OF_EITHER));
-        add("both_sides", WRITE, OF_BOTH_SIDES);
+        ALONE.iter().for_each(|(kind, words)| add(library, kind, *words, OF_EITHER));
+        add(library, "both_sides", WRITE, OF_BOTH_SIDES);
     }
+    let (lock, words) = ALONE[0];
+    add(LATCH, lock, words, OF_EITHER);
+    OTHERS.iter().for_each(|library| add(*library, lock, words, OF_OTHERS));
     trials
 }
 
@@ -91,13 +110,13 @@ struct Table {
 
 impl Table {
     fn us(&self) -> Result<Peer> {
-        let (_, _, layout) = self.library;
+        let (_, _, layout, _) = self.library;
         Peer::ours(&format!("{}?session={}s&{layout}", self.url, SESSION.as_secs()))
     }
 
     fn them(&self) -> Result<Peer> {
-        let (_, start, _) = self.library;
-        Peer::start(start(&self.cache)?, &self.url)
+        let (_, start, _, recipe) = self.library;
+        Peer::start(start(&self.cache)?, &format!("{}{recipe}", self.url))
     }
 
     fn say(&self, words: Words) -> [String; 3] {
@@ -161,6 +180,29 @@ fn a_waiter_that_crashes_is_passed_over(table: &Table) -> Result<()> {
         last.must(&give_back, "unlocked")?;
     }
     Ok(())
+}
+
+fn they_hold_it_and_we_are_refused(table: &Table) -> Result<()> {
+    let (mut us, mut them) = (table.us()?, table.them()?);
+    let [take, attempt, give_back] = table.orders();
+    them.must(&take, "held")?;
+    us.must_fail(&attempt, "neither side would wait")?;
+    us.must_fail(&take, "neither side would wait")?;
+    // Still theirs, and nothing of ours in their way.
+    them.must(&give_back, "unlocked")?;
+    them.must(&attempt, "held")
+}
+
+/// They do not see us, and get in: then it is not ours any more.
+fn they_come_beside_us_and_we_are_told(table: &Table) -> Result<()> {
+    let (mut us, mut them) = (table.us()?, table.them()?);
+    let [take, attempt, give_back] = table.orders();
+    us.must(&take, "held")?;
+    them.must(&attempt, "held")?;
+    // Two renewals, each after a third of half a session.
+    sleep(SESSION / 2);
+    us.must(&give_back, "not-held")?;
+    us.must_fail(&attempt, "neither side would wait")
 }
 
 fn our_readers_and_theirs_share(table: &Table) -> Result<()> {

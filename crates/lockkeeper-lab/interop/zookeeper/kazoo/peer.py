@@ -8,11 +8,14 @@ import time
 from urllib.parse import urlsplit
 
 from kazoo.client import KazooClient
-from kazoo.recipe.lock import Lock, ReadLock, WriteLock
+from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 
 SESSION = 4.0
 
 KINDS = {"": Lock, "read": ReadLock, "write": WriteLock}
+
+# Long enough for one that is free, for what cannot be tried without waiting.
+MOMENT = 1.0
 
 
 def read(orders):
@@ -37,8 +40,13 @@ def obey(client, root, locks, order):
     if verb == "unlock":
         lock = locks.pop(key, None)
         return "unlocked" if lock is not None and lock.release() else "not-held"
-    lock = KINDS[kind](client, root + "/" + order[1], "kazoo")
-    if not lock.acquire(blocking=verb == "lock"):
+    if sys.argv[1].endswith("?semaphore"):
+        lock = Semaphore(client, root + "/" + order[1], "kazoo", max_leases=2)
+        taken = lock.acquire(timeout=None if verb == "lock" else MOMENT)
+    else:
+        lock = KINDS[kind](client, root + "/" + order[1], "kazoo")
+        taken = lock.acquire(blocking=verb == "lock")
+    if not taken:
         return "busy"
     locks[key] = lock
     return "held"

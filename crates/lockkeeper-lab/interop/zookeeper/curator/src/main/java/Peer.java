@@ -8,22 +8,32 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.RetryOneTime;
 
 /** Curator, commanded by lines; see the module {@code interop} of the lab for the commands. */
 public final class Peer {
     private static final int SESSION_MS = 4000;
+    /** Long enough for one that is free, for what cannot be tried without waiting. */
+    private static final int MOMENT_MS = 1000;
 
     private final CuratorFramework client;
     private final String root;
+    /** What a lock is: a mutex, or what the URL says behind its question mark. */
+    private final String kind;
+    private final Map<String, LeaderLatch> latches = new HashMap<>();
+    private final Map<String, Lease> leases = new HashMap<>();
     private final Map<String, InterProcessMutex> mutexes = new HashMap<>();
     private final Map<String, InterProcessReadWriteLock> pairs = new HashMap<>();
 
-    private Peer(CuratorFramework client, String root) {
+    private Peer(CuratorFramework client, String root, String kind) {
         this.client = client;
         this.root = root;
+        this.kind = kind == null ? "mutex" : kind;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -33,7 +43,7 @@ public final class Peer {
                         url.getAuthority(), SESSION_MS, SESSION_MS, new RetryOneTime(100));
         client.start();
         client.blockUntilConnected();
-        Peer peer = new Peer(client, url.getPath());
+        Peer peer = new Peer(client, url.getPath(), url.getQuery());
         BlockingQueue<String> orders = new LinkedBlockingQueue<>();
         // In a thread of its own: one who waits for a lock must still hear that the input ended.
         Thread reader = new Thread(() -> read(orders));
@@ -69,7 +79,14 @@ public final class Peer {
             case "lock":
             case "try":
             case "unlock":
-                return with(mutex(path), words[0]);
+                switch (kind) {
+                    case "latch":
+                        return withLatch(path, words[0]);
+                    case "semaphore":
+                        return withSemaphore(path, words[0]);
+                    default:
+                        return with(mutex(path), words[0]);
+                }
             case "read-lock":
                 return with(pair(path).readLock(), "lock");
             case "write-lock":
@@ -112,6 +129,57 @@ public final class Peer {
                     return "not-held";
                 }
         }
+    }
+
+    private String withLatch(String path, String verb) throws Exception {
+        if (verb.equals("unlock")) {
+            LeaderLatch latch = latches.remove(path);
+            boolean led = latch != null && latch.hasLeadership();
+            if (latch != null) {
+                close(latch);
+            }
+            return led ? "unlocked" : "not-held";
+        }
+        LeaderLatch latch = new LeaderLatch(client, path, "curator");
+        latch.start();
+        if (verb.equals("lock")) {
+            latch.await();
+        } else if (!latch.await(MOMENT_MS, TimeUnit.MILLISECONDS)) {
+            close(latch);
+            return "busy";
+        }
+        latches.put(path, latch);
+        return "held";
+    }
+
+    /** It asks for its node to be deleted and does not wait until it is. */
+    private void close(LeaderLatch latch) throws Exception {
+        String node = latch.getOurPath();
+        latch.close();
+        while (node != null && client.checkExists().forPath(node) != null) {
+            Thread.sleep(5);
+        }
+    }
+
+    private String withSemaphore(String path, String verb) throws Exception {
+        InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, 1);
+        if (verb.equals("unlock")) {
+            Lease lease = leases.remove(path);
+            if (lease == null) {
+                return "not-held";
+            }
+            semaphore.returnLease(lease);
+            return "unlocked";
+        }
+        Lease lease =
+                verb.equals("lock")
+                        ? semaphore.acquire()
+                        : semaphore.acquire(MOMENT_MS, TimeUnit.MILLISECONDS);
+        if (lease == null) {
+            return "busy";
+        }
+        leases.put(path, lease);
+        return "held";
     }
 
     /** So many times taken and given back: the seconds that it took. */
