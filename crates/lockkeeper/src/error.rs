@@ -127,6 +127,11 @@ impl Error {
         passing && !self.0.lasting
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.0.lasting
+    }
+
     /// Whether it may be over in a moment: a store that does not answer just now.
     pub(crate) fn is_outage(&self) -> bool {
         self.kind() == ErrorKind::Unavailable && !self.0.lasting

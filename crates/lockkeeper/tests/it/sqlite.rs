@@ -252,7 +252,8 @@ async fn a_second_keeper_does_not_drop_the_first_ones_file_locks() {
 #[tokio::test]
 async fn a_process_that_keeps_the_file_locked_is_reported() {
     let store = Store::new();
-    let keeper = store.keeper().await;
+    let url = format!("{}?outage=1s", store.url());
+    let keeper = lockkeeper::connect(&url).await.unwrap();
     let database = store.database();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = keeper.lock("n").acquire().await.unwrap_err();

@@ -402,14 +402,17 @@ impl Desk {
             return Ok(());
         }
         let shown = self.path.display();
-        let what = match found {
+        let unavailable = |what| Error::new(ErrorKind::Unavailable, what);
+        Err(match found {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                format!("{shown} is out of reach ({error}): make it accessible again, or")
+                unavailable(format!("{shown} is out of reach ({error}): make it accessible again"))
             }
-            _ => format!("{shown} was deleted or replaced while in use:"),
-        };
-        let what = format!("{what} end every process that uses it and start anew");
-        Err(Error::new(ErrorKind::Unavailable, what))
+            _ => unavailable(format!(
+                "{shown} was deleted or replaced while in use: end every process that uses it and \
+                 start anew"
+            ))
+            .lasting(),
+        })
     }
 
     /// Says that the waiter's row is in the file, to be looked after by the clerk.
@@ -449,7 +452,8 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 /// The same error once more: each of those who waited is told.
 pub(super) fn again(error: &Error) -> Error {
-    Error::new(error.kind(), error.to_string())
+    let copy = Error::new(error.kind(), error.to_string());
+    if error.is_lasting() { copy.lasting() } else { copy }
 }
 
 #[cfg(unix)]

@@ -175,6 +175,7 @@ async fn everyone_who_waits_learns_that_the_file_is_gone() {
             assert_eq!(error.kind(), ErrorKind::Unavailable);
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
             assert!(error.to_string().contains("start anew"), "{error}");
+            assert!(!error.is_retryable(), "no outage that passes");
         }
     }
 }
