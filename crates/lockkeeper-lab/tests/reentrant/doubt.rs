@@ -1,6 +1,7 @@
 //! Whatever is asked twice is done once, and for the claim it was asked for.
 
 use crate::stage::Stage;
+use lockkeeper::ErrorKind;
 use lockkeeper::backend::Backend;
 use std::time::Duration;
 
@@ -40,8 +41,11 @@ async fn a_release_made_twice_takes_nothing_from_another_claim() {
         let claim = spy.last_claim();
         let mut lease = spy.make(&claim).await.unwrap().lease;
         assert_eq!(counts(&mut stage), ["2"]);
-        for _ in 0..3 {
-            lease.release(Duration::ZERO).await.unwrap();
+        lease.release(Duration::ZERO).await.unwrap();
+        assert_eq!(counts(&mut stage), ["1"]);
+        for _ in 0..2 {
+            let gone = lease.release(Duration::ZERO).await.unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::Lost);
             assert_eq!(counts(&mut stage), ["1"]);
         }
         spy.withdraw(&claim).await.unwrap();
@@ -86,7 +90,7 @@ async fn a_claim_of_a_time_before_has_no_part_in_a_later_one() {
     let second = two.lock("a").owner(&me).ttl(TTL).acquire().await.unwrap();
     assert!(second.token() > first.token());
     assert!(matches!(lease.renew().await.unwrap(), lockkeeper::backend::Standing::Lost(_)));
-    lease.release(Duration::ZERO).await.unwrap();
+    assert_eq!(lease.release(Duration::ZERO).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(counts(&mut stage), ["1"]);
     assert!(two.lock("a").try_acquire().await.unwrap().is_none());
     second.release().await.unwrap();

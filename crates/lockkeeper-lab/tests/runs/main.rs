@@ -2,7 +2,7 @@
 //! while clients, the network and the server are broken.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockkeeper_lab::server::{Kind, missing};
+use lockkeeper_lab::server::{Kind, cannot_hang, missing};
 use std::process::{Command, Output};
 
 /// A recipe, if there are several, and what the clients do.
@@ -26,6 +26,16 @@ const STORES: &[(Kind, &str, &str)] = &[
 const FAULTS: &[(&str, u32)] =
     &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
 
+/// Faults of one store, or of several members: the members, and how often at least it is felt.
+const OF_THEIR_OWN: &[(Kind, &str, &str, &str, u32)] = &[
+    (Kind::Redis, "queue", "1", "restart-old-snapshot,forged-message", 12),
+    (Kind::Redis, "queue", "3", "failover", 16),
+    (Kind::Redis, "queue", "3", "stale-sentinel", 12),
+    (Kind::Redis, "queue", "6", "server-pause", 10),
+    (Kind::ZooKeeper, "fair", "3", "disk-hang,server-pause", 12),
+    (Kind::Etcd, "", "3", "disk-hang,server-pause", 12),
+];
+
 fn main() {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
@@ -41,13 +51,14 @@ fn main() {
         };
         for (fault, seconds) in faults {
             let name = format!("{} {recipe} {work} {fault}", kind.word()).replace("  ", " ");
-            let run = move || survives(*kind, recipe, work, fault, *seconds).map_err(Failed::from);
-            let trial = Trial::test(name, run);
-            trials.push(match missing(&[*kind]) {
-                Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
-                None => trial,
-            });
+            let run = Asked { kind: *kind, recipe, work, members: "1", fault, seconds: *seconds };
+            trials.push(run.trial(name));
         }
+    }
+    for (kind, recipe, members, fault, seconds) in OF_THEIR_OWN {
+        let name = format!("{} of {members} {fault}", kind.word());
+        let run = Asked { kind: *kind, recipe, work: "lock", members, fault, seconds: *seconds };
+        trials.push(run.trial(name));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -63,11 +74,38 @@ fn counted(text: &str, title: &str) -> Option<u64> {
     line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok())
 }
 
-fn survives(kind: Kind, recipe: &str, work: &str, fault: &str, seconds: u32) -> Result<(), String> {
+/// A run, as it is asked for.
+struct Asked {
+    kind: Kind,
+    recipe: &'static str,
+    work: &'static str,
+    members: &'static str,
+    fault: &'static str,
+    seconds: u32,
+}
+
+impl Asked {
+    /// Ignored, with the reason, where something is missing for it.
+    fn trial(self, name: String) -> Trial {
+        let mut reason = missing(&[self.kind]).map(|reason| reason.to_string());
+        if self.fault.contains("disk-hang") {
+            reason = reason.or_else(|| cannot_hang().map(|reason| reason.to_string()));
+        }
+        let trial = Trial::test(name, move || survives(&self).map_err(Failed::from));
+        match reason {
+            Some(reason) => trial.with_kind(reason).with_ignored_flag(true),
+            None => trial,
+        }
+    }
+}
+
+fn survives(asked: &Asked) -> Result<(), String> {
+    let Asked { kind, recipe, work, members, fault, seconds } = *asked;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let out = folder.path().join("history");
     let (out, seconds) = (out.to_string_lossy(), seconds.to_string());
     let mut words = vec!["run", "--server", kind.word(), "--work", work];
+    words.extend(["--members", members]);
     words.extend(["--fault", fault, "--seconds", &seconds, "--seed", "7", "--out", &out]);
     if !recipe.is_empty() {
         words.extend(["--recipe", recipe]);
