@@ -30,6 +30,9 @@ pub enum Renewals {
     AnswerLost,
 }
 
+/// Longer than any store takes to tell of a claim that was broken, if it does.
+const BREAKING: Duration = Duration::from_millis(800);
+
 /// A backend that passes everything on to another, except what its switches say.
 #[derive(Debug)]
 pub struct Faulty {
@@ -48,6 +51,7 @@ struct Switches {
     withdrawals_to_fail: AtomicUsize,
     withdrawals_to_leave_unanswered: AtomicUsize,
     granted: Mutex<Option<Claim>>,
+    grants_to_break: AtomicUsize,
 }
 
 impl Faulty {
@@ -63,6 +67,7 @@ impl Faulty {
             withdrawals_to_fail: AtomicUsize::new(0),
             withdrawals_to_leave_unanswered: AtomicUsize::new(0),
             granted: Mutex::default(),
+            grants_to_break: AtomicUsize::new(0),
         };
         Self { inner, switches: Arc::new(switches) }
     }
@@ -108,6 +113,20 @@ impl Faulty {
         self.switches.withdrawals_to_fail.store(count, Ordering::SeqCst);
     }
 
+    /// Breaks the next `count` claims after the store has granted them and before their callers
+    /// hear of it, where the store can. The news has `BREAKING` to come in before the grant does.
+    pub fn break_grants(&self, count: usize) {
+        self.switches.grants_to_break.store(count, Ordering::SeqCst);
+    }
+
+    async fn break_at_once(&self, claim: &Claim, grant: &Grant) -> Result<()> {
+        if let (Some(inspector), Some(token)) = (self.inner.inspector(), grant.token) {
+            inspector.break_hold(&claim.name, token, "broken at once").await?;
+            tokio::time::sleep(BREAKING).await;
+        }
+        Ok(())
+    }
+
     /// Removes the claim that was granted last from the store, behind the back of its holder.
     ///
     /// # Errors
@@ -132,6 +151,7 @@ impl Faulty {
         self.lose_answers_to_releases(0);
         self.fail_withdrawals(0);
         self.lose_answers_to_withdrawals(0);
+        self.break_grants(0);
         self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -160,6 +180,9 @@ impl Backend for Faulty {
         }
         if one_of(&self.switches.answers_to_lose) {
             return Err(fault("the answer was lost"));
+        }
+        if one_of(&self.switches.grants_to_break) {
+            self.break_at_once(claim, &grant).await?;
         }
         *self.granted() = Some(claim.clone());
         let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };

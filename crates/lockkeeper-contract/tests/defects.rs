@@ -29,6 +29,7 @@ const FLAWS: &[(Flaw, &[&str], &str)] = &[
     (Flaw::ReadersOvertake, &["sharing"], "a_reader_waits_behind_a_writer"),
     (Flaw::BreaksAny, &["inspection"], "broken_by_its_token_only"),
     (Flaw::BreaksSilently, &["inspection", "events"], "a_broken_hold_tells_its_holder"),
+    (Flaw::AlarmsTooLate, &["inspection"], "broken_before_its_holder_knew_of_it"),
     (Flaw::FoldsCase, &["names"], "no_two_of_them_are_one"),
     (Flaw::ForgetsToLinger, &["bounds"], "min_hold_keeps_it_after_the_release"),
     (Flaw::NewTokenOnReentry, &["reentry"], "from_another_keeper"),

@@ -42,9 +42,15 @@ async fn lost_answer(stage: &Stage, of: fn(&Keeper, &str) -> Lock) -> Outcome {
     let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
     let name = stage.name("unanswered");
     way.lose_answers(1);
-    let outcome = of(&one, &name).ttl(LONG).acquire().await;
+    let outcome = of(&one, &name).ttl(LONG).try_acquire().await;
     let kind = outcome.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Unavailable), "a lost answer gave {kind:?}");
+    free(&two, &name).await?;
+    // One who waits asks again, and what it asked for before is withdrawn all the same.
+    way.lose_answers(1);
+    let guard = of(&one, &name).ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(guard.is_held(), "what was handed out was over already");
+    guard.release().await?;
     free(&two, &name).await
 }
 
@@ -53,7 +59,7 @@ async fn a_withdrawal_is_tried_again(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("insisted");
     way.lose_answers(1);
     way.fail_withdrawals(3);
-    let outcome = one.lock(&name).ttl(LONG).acquire().await;
+    let outcome = one.lock(&name).ttl(LONG).try_acquire().await;
     ensure!(outcome.is_err(), "the answer was not lost");
     free(&two, &name).await
 }
@@ -102,7 +108,7 @@ async fn a_withdrawal_made_twice_leaves_the_next_holder_alone(stage: Arc<Stage>)
     let name = stage.name("withdrawn twice");
     way.lose_answers(1);
     way.lose_answers_to_withdrawals(7);
-    ensure!(one.lock(&name).ttl(LONG).acquire().await.is_err(), "the answer was not lost");
+    ensure!(one.lock(&name).ttl(LONG).try_acquire().await.is_err(), "the answer was not lost");
     undisturbed(&stage, &one, &name).await
 }
 

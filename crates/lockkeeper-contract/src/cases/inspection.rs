@@ -29,6 +29,10 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_hold_is_broken_by_its_token_only,
         ));
     }
+    // Those that poll find out by renewing.
+    if chosen.capability.fencing && chosen.capability.notified {
+        cases.extend(cases!("inspection": a_hold_broken_before_its_holder_knew_of_it_is_told));
+    }
     if chosen.capability.fencing && chosen.capability.reentrant {
         cases.extend(cases!("inspection": breaking_an_owner_breaks_all_its_claims));
     }
@@ -154,6 +158,25 @@ async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) 
     ensure!(next.is_held(), "the broken one took the next down with it");
     taken(&one, &name).await?;
     next.release().await?;
+    Ok(())
+}
+
+async fn a_hold_broken_before_its_holder_knew_of_it_is_told(stage: Arc<Stage>) -> Outcome {
+    let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
+    // So that the keeper listens, for stores where it does only while something is held.
+    let other = one.lock(&stage.name("other")).ttl(LONG).acquire().await?;
+    let name = stage.name("broken at once");
+    way.break_grants(1);
+    // Renewed too late to be found out by that.
+    let guard = one.lock(&name).ttl(LONG).acquire().await?;
+    let next = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    ensure!(signalled.is_ok(), "the holder was not told while another holds it");
+    ensure!(!guard.is_held(), "lost, and yet held");
+    drop(guard);
+    ensure!(next.is_held() && other.is_held(), "the broken one took others down with it");
+    next.release().await?;
+    other.release().await?;
     Ok(())
 }
 

@@ -49,6 +49,8 @@ pub(crate) enum Flaw {
     BreaksAny,
     /// A broken holder is told only that its claim is gone.
     BreaksSilently,
+    /// Who is broken before it is watched is not told.
+    AlarmsTooLate,
     /// Names are compared without regard to case.
     FoldsCase,
     /// A release frees the name at once, whatever must linger.
@@ -196,7 +198,10 @@ impl Lease for FlawedLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.table().watch(&self.claim, alarm);
+        let gone = self.table().watch(&self.claim, alarm);
+        if let Some(alarm) = gone.filter(|_| self.flaw != Flaw::AlarmsTooLate) {
+            alarm.ring(LossReason::Gone);
+        }
     }
 }
 

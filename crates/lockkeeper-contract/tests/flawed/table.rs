@@ -164,12 +164,17 @@ impl Table {
         released
     }
 
-    pub(super) fn watch(&mut self, claim: &Claim, alarm: Alarm) {
+    /// Gives the alarm back when the claim is gone.
+    pub(super) fn watch(&mut self, claim: &Claim, alarm: Alarm) -> Option<Alarm> {
         let key = self.key(&claim.name);
         let holders = self.lines.get_mut(&key).map(|line| &mut line.holders);
         let mut held = holders.into_iter().flatten().filter(|held| held.claim.id == claim.id);
-        if let Some(held) = held.next() {
-            held.alarm = Some(alarm);
+        match held.next() {
+            Some(held) => {
+                held.alarm = Some(alarm);
+                None
+            }
+            None => Some(alarm),
         }
     }
 

@@ -204,8 +204,16 @@ impl Lease for MemoryLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        if let Some(held) = lock(&self.table).held(&self.claim.name, self.claim.id) {
-            held.alarm = Some(alarm);
+        let gone = match lock(&self.table).held(&self.claim.name, self.claim.id) {
+            Some(held) => {
+                held.alarm = Some(alarm);
+                None
+            }
+            None => Some(alarm),
+        };
+        // Broken since the grant, perhaps granted to another: nobody else would say so.
+        if let Some(alarm) = gone {
+            alarm.ring(LossReason::Gone);
         }
     }
 

@@ -4,6 +4,8 @@
 //! with a limit, renewal, noticing loss, re-entry, releasing on drop and cancel safety are
 //! written once, in the core, and come for free.
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+mod alarms;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod memory;
@@ -126,8 +128,8 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// absence means nothing, and the answer is `Ok`.
     async fn release(&mut self, linger: Duration) -> Result<()>;
 
-    /// Hands over the alarm to ring should the store say that the claim is gone. A backend
-    /// whose store never says so lets it drop.
+    /// Hands over the alarm to ring should the store say that the claim is gone; at once, if it
+    /// has said so since the grant. A backend whose store never says so lets it drop.
     fn watch(&mut self, alarm: Alarm);
 
     /// So many guards share the claim now: its owner entered again, or left but for those. For

@@ -3,6 +3,7 @@
 use super::owned::Claims;
 use super::tenure::{Bid, Candidate, Heard, Inheritance};
 use super::vigil::Vigil;
+use crate::backend::alarms::Alarms;
 use crate::backend::{Alarm, LossReason, Moment};
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +21,7 @@ const AHEAD: Duration = Duration::from_secs(10);
 pub(super) struct Roll {
     pub(super) claims: Arc<Claims>,
     waiters: Mutex<HashMap<String, Waiter>>,
-    alarms: Mutex<HashMap<String, Alarm>>,
+    alarms: Alarms,
     /// Where some wait, by the key of the name.
     vigils: Mutex<HashMap<String, Weak<Vigil>>>,
     /// The last that was heard of the server's clock.
@@ -253,20 +254,16 @@ impl Roll {
     }
 
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {
-        lock(&self.alarms).insert(id.to_owned(), alarm);
+        self.alarms.watch(id, alarm);
     }
 
     /// Whether it was watched until now, and not found lost.
     pub(super) fn unwatch(&self, id: &str) -> bool {
-        lock(&self.alarms).remove(id).is_some()
+        self.alarms.unwatch(id)
     }
 
     pub(super) fn ring(&self, id: &str, reason: LossReason) {
-        // Out of the map first: a lost hold may release, which comes back here.
-        let alarm = lock(&self.alarms).remove(id);
-        if let Some(alarm) = alarm {
-            alarm.ring(reason);
-        }
+        self.alarms.ring(id, reason);
     }
 }
 

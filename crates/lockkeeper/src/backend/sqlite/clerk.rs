@@ -35,8 +35,6 @@ struct Clerk {
     glance: Duration,
     next_beat: Moment,
     next_cleaning: Moment,
-    /// Broken claims that had no holder when they were first seen.
-    unclaimed: BTreeSet<String>,
     /// Until here it does not fall fast asleep: locks that are held for a moment only would have
     /// to wake it each time.
     awake_until: Moment,
@@ -54,7 +52,6 @@ fn work(desk: &Weak<Desk>) {
         version: None,
         glance: FIRST_GLANCE,
         next_beat: now,
-        unclaimed: BTreeSet::new(),
         awake_until: now,
         // At once: there may be many processes, none of which lives long.
         next_cleaning: now,
@@ -182,25 +179,11 @@ impl Clerk {
     /// Tells the holders of broken claims, each of which is a name, an id and a reason.
     fn tell_broken(&mut self, desk: &Desk, broken: Vec<(String, String, String)>) {
         for (name, id, reason) in broken {
-            match desk.roll.unwatch(&id) {
-                Some(alarm) => {
-                    alarm.ring(LossReason::Broken { reason });
-                    let removed = desk.call_blocking(move |tx| tx.remove(&name, &id));
-                    if let Err(error) = removed {
-                        tracing::debug!(%error, "a broken claim stays until it expires");
-                    }
-                }
-                // Granted just now, perhaps: its holder is not on the roll yet. Look again, once.
-                None if self.unclaimed.insert(id.clone()) => self.version = None,
-                None => {
-                    let outcome = desk.call_blocking({
-                        let id = id.clone();
-                        move |tx| tx.remove(&name, &id)
-                    });
-                    if outcome.is_ok() {
-                        self.unclaimed.remove(&id);
-                    }
-                }
+            // One that was granted just now has its holder on the roll in a moment, who is told then.
+            desk.roll.ring(&id, LossReason::Broken { reason });
+            let removed = desk.call_blocking(move |tx| tx.remove(&name, &id));
+            if let Err(error) = removed {
+                tracing::debug!(%error, "a broken claim stays until it expires");
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use super::desk::{again, lock};
 use super::tx::Turn;
-use crate::backend::{Alarm, Moment};
+use crate::backend::alarms::Alarms;
+use crate::backend::{Alarm, LossReason, Moment};
 use crate::error::Error;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Roll {
     waiters: Mutex<HashMap<String, Waiter>>,
-    alarms: Mutex<HashMap<String, Alarm>>,
+    alarms: Alarms,
     /// When a line must be looked at for those who came since the last look.
     first_expiry: Mutex<Option<Moment>>,
 }
@@ -96,18 +97,22 @@ impl Roll {
     }
 
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {
-        lock(&self.alarms).insert(id.to_owned(), alarm);
+        self.alarms.watch(id, alarm);
     }
 
-    pub(super) fn unwatch(&self, id: &str) -> Option<Alarm> {
-        lock(&self.alarms).remove(id)
+    pub(super) fn unwatch(&self, id: &str) {
+        self.alarms.unwatch(id);
+    }
+
+    pub(super) fn ring(&self, id: &str, reason: LossReason) {
+        self.alarms.ring(id, reason);
     }
 
     pub(super) fn take_alarms(&self) -> Vec<Alarm> {
-        std::mem::take(&mut *lock(&self.alarms)).into_values().collect()
+        self.alarms.take()
     }
 
     pub(super) fn has_alarms(&self) -> bool {
-        !lock(&self.alarms).is_empty()
+        !self.alarms.is_empty()
     }
 }

@@ -1,0 +1,90 @@
+//! The alarms of a keeper's claims, for stores that tell of losses by message or by a look at all
+//! of them at once.
+
+use super::{Alarm, LossReason};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many losses are remembered for which there was no alarm yet. Between a grant and its alarm
+/// there is a moment only; the bound is for messages about claims that are long over.
+const REMEMBERED: usize = 256;
+
+/// By the claims' ids.
+#[derive(Debug, Default)]
+pub(super) struct Alarms(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    alarms: HashMap<String, Alarm>,
+    /// Losses told of claims that were not watched, the oldest first: perhaps not yet.
+    early: VecDeque<(String, LossReason)>,
+}
+
+impl Alarms {
+    /// Keeps `alarm`, or rings it at once if the claim was already said to be lost.
+    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+        let early = {
+            let mut known = self.known();
+            match known.take_early(id) {
+                Some(reason) => Some((alarm, reason)),
+                None => {
+                    known.alarms.insert(id.to_owned(), alarm);
+                    None
+                }
+            }
+        };
+        // Outside the lock: a lost hold may release, which comes back here.
+        if let Some((alarm, reason)) = early {
+            alarm.ring(reason);
+        }
+    }
+
+    /// Whether the claim was watched until now, and not said to be lost.
+    pub(super) fn unwatch(&self, id: &str) -> bool {
+        let mut known = self.known();
+        known.take_early(id);
+        known.alarms.remove(id).is_some()
+    }
+
+    /// Says that the claim is lost: to its holder, or to who will be in a moment.
+    pub(super) fn ring(&self, id: &str, reason: LossReason) {
+        let alarm = {
+            let mut known = self.known();
+            let alarm = known.alarms.remove(id);
+            if alarm.is_none() {
+                if known.early.len() == REMEMBERED {
+                    known.early.pop_front();
+                }
+                known.early.push_back((id.to_owned(), reason.clone()));
+            }
+            alarm
+        };
+        if let Some(alarm) = alarm {
+            alarm.ring(reason);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // No code that can panic runs under this lock; were it poisoned, its content is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Alarms {
+    /// Takes all of them out, to be rung.
+    pub(super) fn take(&self) -> Vec<Alarm> {
+        std::mem::take(&mut self.known().alarms).into_values().collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.known().alarms.is_empty()
+    }
+}
+
+impl Known {
+    fn take_early(&mut self, id: &str) -> Option<LossReason> {
+        let index = self.early.iter().position(|(early, _)| early == id)?;
+        self.early.remove(index).map(|(_, reason)| reason)
+    }
+}
