@@ -20,13 +20,18 @@ const ROUNDS: usize = 9;
 const TURNS: u32 = 2000;
 const PROCESSES: usize = 16;
 const TURNS_PER_PROCESS: usize = 40;
+const CROWD: usize = 500;
+const WAITING: usize = 200;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, role, url] = arguments.as_slice()
-        && role == "contend"
-    {
-        return contend(url);
+    if let [_, role, url] = arguments.as_slice() {
+        match role.as_str() {
+            "contend" => return contend(url),
+            "pass" => return pass(url),
+            "turn" => return turn(url),
+            _ => {}
+        }
     }
     let folder = tempfile::tempdir().expect("a folder");
     println!("{:<58} {:>9} {:>9}   ratio", "", "ours", "floor");
@@ -34,6 +39,8 @@ fn main() {
         pairs(folder.path(), tasks);
     }
     fairness(folder.path());
+    hand_over(folder.path());
+    crowd(folder.path());
 }
 
 /// Acquire and release of `tasks` tasks, each on a name of its own.
@@ -185,4 +192,125 @@ fn contend(url: &str) {
             }
         }
     });
+}
+
+/// Two processes by turns: from before the release of one to the grant of the other.
+fn hand_over(folder: &Path) {
+    let url = format!("sqlite:{}", folder.join("pass.db").display());
+    let children = [(); 2].map(|()| start("pass", &url));
+    let mut turns: Vec<(u128, u128)> = Vec::new();
+    for child in children {
+        let output = child.wait_with_output().expect("its output");
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let (granted, released) = line.split_once(' ').expect("two moments");
+            turns.push((granted.parse().expect("a moment"), released.parse().expect("a moment")));
+        }
+    }
+    assert_eq!(turns.len(), 2 * TURNS_PER_PROCESS * 5, "every turn was counted");
+    turns.sort_unstable();
+    let mut gaps: Vec<u128> =
+        turns.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
+    gaps.sort_unstable();
+    println!(
+        "hand-over between two processes: p50 {} µs, p90 {} µs",
+        gaps[gaps.len() / 2] / 1000,
+        gaps[gaps.len() * 9 / 10] / 1000
+    );
+}
+
+/// Nanoseconds on a clock that processes share.
+fn now() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("a clock").as_nanos()
+}
+
+fn start(role: &str, url: &str) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([role, url]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().expect("a process")
+}
+
+fn pass(url: &str) {
+    Runtime::new().expect("a runtime").block_on(async {
+        let keeper = lockkeeper::connect(url).await.expect("the store");
+        for _ in 0..TURNS_PER_PROCESS * 5 {
+            let guard = keeper.lock("one").acquire().await.expect("a guard");
+            let granted = now();
+            // Long enough for the other to wait for it.
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            println!("{granted} {}", now());
+            guard.release().await.expect("released");
+        }
+    });
+}
+
+/// Many processes at once: whether all get their turn, in order, and what it costs to wait.
+fn crowd(folder: &Path) {
+    let url = format!("sqlite:{}", folder.join("crowd.db").display());
+    let began = Instant::now();
+    let children: Vec<_> = (0..CROWD).map(|_| start("turn", &url)).collect();
+    let mut turns: Vec<(u128, u64)> = Vec::new();
+    for child in children {
+        let output = child.wait_with_output().expect("its output");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let turn = text.trim().split_once(' ').filter(|_| output.status.success());
+        turns.extend(turn.and_then(|(at, token)| Some((at.parse().ok()?, token.parse().ok()?))));
+    }
+    turns.sort_unstable();
+    let ordered = turns.is_sorted_by(|earlier, later| earlier.1 < later.1);
+    println!(
+        "{CROWD} processes at once: {} had their turn, {} order, in {:.1?}",
+        turns.len(),
+        if ordered { "in" } else { "OUT OF" },
+        began.elapsed()
+    );
+    #[cfg(target_os = "linux")]
+    cost_of_waiting(folder);
+}
+
+/// One turn, and when it was.
+fn turn(url: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let keeper = lockkeeper::connect(url).await.expect("the store");
+        let guard = keeper.lock("one").acquire().await.expect("a guard");
+        println!("{} {}", now(), guard.token().expect("a token"));
+        guard.release().await.expect("released");
+    });
+}
+
+#[cfg(target_os = "linux")]
+fn cost_of_waiting(folder: &Path) {
+    const WATCHED: Duration = Duration::from_secs(6);
+    let url = format!("sqlite:{}", folder.join("wait.db").display());
+    let runtime = Runtime::new().expect("a runtime");
+    let keeper = runtime.block_on(lockkeeper::connect(&url)).expect("the store");
+    let held = runtime.block_on(keeper.lock("one").acquire()).expect("a guard");
+    let mut children: Vec<_> = (0..WAITING).map(|_| start("turn", &url)).collect();
+    let queued = || runtime.block_on(keeper.show("one")).map_or(0, |view| view.waiters.len());
+    let limit = Instant::now() + Duration::from_secs(60);
+    while queued() < WAITING && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let nanoseconds = || -> u64 { children.iter().map(|child| run_time(child.id())).sum() };
+    let (before, began) = (nanoseconds(), Instant::now());
+    std::thread::sleep(WATCHED);
+    let share = (nanoseconds() - before) as f64 / began.elapsed().as_nanos() as f64;
+    println!("{} waiting processes use {:.1} % of a core together", queued(), 100.0 * share);
+    for child in &mut children {
+        child.kill().expect("it can be ended");
+        child.wait().expect("its end");
+    }
+    runtime.block_on(held.release()).expect("released");
+}
+
+/// How long the threads of a process have run.
+#[cfg(target_os = "linux")]
+fn run_time(process: u32) -> u64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
+    let of = |path: std::path::PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.flatten().filter_map(|thread| of(thread.path())).sum()
 }
