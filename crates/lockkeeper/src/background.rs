@@ -32,6 +32,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long a caller's runtime may take to begin with a connection before that is made here.
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
+    allow(dead_code, reason = "only stores on a network have connections")
+)]
 const PROMPT: Duration = Duration::from_millis(200);
 
 /// Where the background work of a keeper and its backend runs. Clones share it.
@@ -154,6 +158,10 @@ impl Background {
 
     /// Makes something that has tasks or sockets of its own, such as a connection, where it is
     /// best off: on the caller's runtime, or here.
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
+        allow(dead_code, reason = "only stores on a network have connections")
+    )]
     pub(crate) async fn settle<T, F>(&self, make: impl Fn() -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -195,6 +203,10 @@ impl Background {
 }
 
 /// What became of `work` on `runtime`; `None` if that is over, or does not begin in time.
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
+    allow(dead_code, reason = "only stores on a network have connections")
+)]
 async fn promptly<T, F>(runtime: &Handle, work: F) -> Option<T>
 where
     T: Send + 'static,

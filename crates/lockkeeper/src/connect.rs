@@ -94,6 +94,10 @@ async fn open_in(address: Address, background: &Background) -> Result<Arc<dyn Ba
     background.completing(async move { open_address(address, &stays).await })?.await
 }
 
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "redis", feature = "sqlite", feature = "zookeeper")),
+    allow(unused_variables, reason = "memory has nothing to do in the background")
+)]
 async fn open_address(address: Address, background: &Background) -> Result<Arc<dyn Backend>> {
     match address.scheme.as_str() {
         "memory" => {
