@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Faults that go on for longer than a claim lasts without renewal.
 const OUTLASTING: [&str; 6] = ["pause", "stall", "partition", "one-way", "late", "server-pause"];
@@ -29,8 +30,27 @@ pub struct Demands {
     pub id_calls: usize,
     /// How many generators must have.
     pub generators: usize,
+    /// How long a name may be held by nobody while someone waits; not looked for where `None`.
+    pub stalls: Option<Stalls>,
     /// How many holds each kind of fault must have hit.
     pub faults: BTreeMap<String, usize>,
+}
+
+/// When a name that nobody gets is stalled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// How long a claim can outlive its holder: its ttl, and where there is one the session.
+    pub explained: Duration,
+    /// What is beyond that, but not yet a stall.
+    pub tolerated: Duration,
+}
+
+impl Stalls {
+    /// More than five seconds beyond what is explained.
+    #[must_use]
+    pub fn beyond(explained: Duration) -> Self {
+        Self { explained, tolerated: Duration::from_secs(5) }
+    }
 }
 
 impl Default for Demands {
@@ -45,6 +65,7 @@ impl Default for Demands {
             ids_across: false,
             id_calls: 0,
             generators: 0,
+            stalls: None,
             faults: BTreeMap::new(),
         }
     }
@@ -74,6 +95,7 @@ impl Demands {
             ids_across: false,
             id_calls: 0,
             generators: 0,
+            stalls: None,
             faults: BTreeMap::new(),
         }
     }

@@ -34,6 +34,8 @@ pub enum Rule {
     Overtaken,
     /// Someone did not get his turn although nothing was broken any more.
     Starved,
+    /// A name was waited for and held by nobody for longer than anything explains.
+    Stalled,
     /// Something stayed in the store.
     Leftover,
     /// A number was issued twice.
@@ -61,6 +63,7 @@ impl Rule {
             Self::LostWrite => "lost write",
             Self::Overtaken => "overtaken",
             Self::Starved => "starved",
+            Self::Stalled => "stalled",
             Self::Leftover => "leftover",
             Self::IdTwice => "id twice",
             Self::IdOrder => "id order",

@@ -17,13 +17,14 @@ mod ids;
 mod liveness;
 mod places;
 mod report;
+mod stalls;
 mod story;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
 pub use counters::{Counters, FaultCount};
-pub use demands::Demands;
+pub use demands::{Demands, Stalls};
 pub use findings::{Rule, Violation};
 pub use report::{Report, Verdict};
 
@@ -48,6 +49,9 @@ pub fn check(records: &[Record], demands: &Demands) -> Report {
     }
     ids::check(&story, demands.ids_across, &mut findings);
     liveness::check(&story, &mut findings);
+    if let Some(stalls) = &demands.stalls {
+        stalls::check(&story, stalls, &mut findings);
+    }
     let counters = Counters::count(&story);
     Report::new(counters, findings, demands)
 }

@@ -7,3 +7,4 @@ mod ids;
 pub(crate) mod writing;
 
 mod seeded;
+mod stalls;

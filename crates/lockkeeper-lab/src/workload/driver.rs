@@ -41,6 +41,8 @@ pub struct Run {
     pub seed: u64,
     /// Whether the store promises to grant in order.
     pub fair: bool,
+    /// How long a claim of the run can outlive its holder.
+    pub explained: Duration,
     /// What could not be looked at, in a sentence each.
     pub remarks: Vec<String>,
 }
@@ -55,7 +57,7 @@ pub(crate) fn run(
         crew.admits(*fault, server.is_some())?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let capability = runtime.block_on(try_out(&crew))?;
+    let (capability, session) = runtime.block_on(try_out(&crew))?;
     saved::make_room(&trial.out)?;
     let recorder = Recorder::append_to(&trial.out.join("driver.jsonl"))?;
     let mut driver = Driver {
@@ -80,18 +82,26 @@ pub(crate) fn run(
     driver.write_down_what_is_left(&runtime)?;
     let remarks = driver.remarks;
     let (records, folder) = (saved::load(&trial.out)?, trial.out.clone());
-    Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, remarks })
+    let explained = trial.ttl + session;
+    Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, explained, remarks })
 }
 
 /// A store that cannot be used is better learnt of now than from the silence of every process.
-async fn try_out(crew: &Crew) -> Result<Capability> {
+/// Returns also how long the store keeps the claims of a keeper that is gone, whatever their ttl.
+async fn try_out(crew: &Crew) -> Result<(Capability, Duration)> {
     let unusable = "the store cannot be used: is it running, and is its URL right?";
     let keeper = Keeper::new(crew.backend().await.context(unusable)?)?;
-    let tried = keeper.lock("lab-tries-the-store").try_acquire().await.context(unusable)?;
+    let lock = keeper.lock("lab-tries-the-store").ttl(Duration::from_secs(600));
+    let tried = lock.try_acquire().await.context(unusable)?;
+    let mut session = Duration::ZERO;
     if let Some(guard) = tried {
+        if keeper.capability().session {
+            // A session need not be vouched for in full: at least half of it is.
+            session = 2 * guard.remaining();
+        }
         guard.release().await.context(unusable)?;
     }
-    Ok(keeper.capability())
+    Ok((keeper.capability(), session))
 }
 
 struct Driver<'a> {
