@@ -128,6 +128,7 @@ impl Driver<'_> {
             orders: Orders {
                 work: trial.work,
                 clients: trial.clients,
+                aside: if trial.faults.contains(&Fault::RuntimeEnd) { trial.clients } else { 0 },
                 names: trial.names,
                 ttl_ms: milliseconds(trial.ttl),
                 toil_ms: milliseconds(trial.toil),

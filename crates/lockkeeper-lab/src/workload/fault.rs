@@ -12,6 +12,9 @@ pub enum Fault {
     Stop,
     /// A client process is stopped for longer than its ttl.
     Pause,
+    /// One of two runtimes that a client process uses its keeper on ends, with all that is under way
+    /// on it, and is replaced.
+    RuntimeEnd,
     /// A thread that stands for a process is blocked for longer than its ttl.
     Stall,
     /// A process is cut off from the store for longer than its ttl; nobody is told.
@@ -63,6 +66,7 @@ impl Fault {
             Fault::Kill => "kill",
             Fault::Stop => "stop",
             Fault::Pause => "pause",
+            Fault::RuntimeEnd => "runtime-end",
             Fault::Stall => "stall",
             Fault::Partition => "partition",
             Fault::OneWay => "one-way",
@@ -84,7 +88,7 @@ impl Fault {
 
     pub(crate) fn needs(self) -> Needs {
         match self {
-            Fault::Kill | Fault::Stop | Fault::Pause => Needs::Processes,
+            Fault::Kill | Fault::Stop | Fault::Pause | Fault::RuntimeEnd => Needs::Processes,
             Fault::Stall => Needs::Threads,
             Fault::Partition
             | Fault::OneWay

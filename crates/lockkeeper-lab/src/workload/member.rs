@@ -8,6 +8,7 @@ use lockkeeper::Keeper;
 use lockkeeper::backend::Backend;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::io::Write;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -66,7 +67,8 @@ impl Member {
                             let _ = over.send(());
                         }
                     });
-                    worker::labour(Keeper::new(backend)?, recorder, post, stopped).await
+                    worker::labour(Keeper::new(backend)?, recorder, post, stopped, Arc::default())
+                        .await
                 })
             })?;
         let body = Body::Thread(Thread { handle: Some(handle), stop, stalls });
@@ -78,6 +80,13 @@ impl Member {
         let Body::Process(child) = &self.body else { bail!("a thread gets no signals") };
         let pid = i32::try_from(child.id()).context("no such process id")?;
         kill(Pid::from_raw(pid), signal).context("cannot signal a process of the run")
+    }
+
+    /// Ends the second runtime of the process.
+    pub(crate) fn end_runtime(&self) -> Result<()> {
+        let Body::Process(child) = &self.body else { bail!("a thread has one runtime") };
+        let mut told = child.stdin.as_ref().context("the process was told to stop")?;
+        told.write_all(b"r").context("cannot tell a process of the run")
     }
 
     /// Blocks the thread; returns when it goes on.

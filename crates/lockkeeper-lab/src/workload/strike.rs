@@ -37,6 +37,11 @@ impl Strike<'_> {
                 victim.signal(Signal::SIGCONT)?;
                 Ok(true)
             }
+            Fault::RuntimeEnd => {
+                victim.end_runtime()?;
+                sleep(self.ttl / 2);
+                Ok(true)
+            }
             Fault::Stall => {
                 victim.stall(self.beyond_ttl())?;
                 Ok(true)

@@ -1,5 +1,7 @@
 //! One process of a run: tasks that ask, hold, write and release until told to stop.
 
+mod aside;
+
 use super::recorder::{Recorder, nanos, now};
 use super::resource::{Access, Writer};
 use super::{PREFIX, Work, WorkArguments};
@@ -15,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
+use tokio::sync::Notify;
 
 /// How long a claim waits before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,6 +32,9 @@ pub(crate) struct Orders {
     pub(crate) work: Work,
     #[arg(long)]
     pub(crate) clients: u32,
+    /// Tasks on a second runtime, which ends when the driver says so.
+    #[arg(long)]
+    pub(crate) aside: u32,
     #[arg(long)]
     pub(crate) names: u32,
     #[arg(long)]
@@ -55,13 +61,14 @@ pub(crate) struct Post {
 impl Post {
     /// The same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
-        let Orders { work, clients, names, ttl_ms, toil_ms, seed } = &self.orders;
+        let Orders { work, clients, aside, names, ttl_ms, toil_ms, seed } = &self.orders;
         let pairs = [
             ("--process", self.process.clone()),
             ("--number", self.number.to_string()),
             ("--resources", self.resources.to_string()),
             ("--work", work.word().to_owned()),
             ("--clients", clients.to_string()),
+            ("--aside", aside.to_string()),
             ("--names", names.to_string()),
             ("--ttl-ms", ttl_ms.to_string()),
             ("--toil-ms", toil_ms.to_string()),
@@ -79,6 +86,8 @@ struct Shared {
     claims: AtomicU64,
     notes: Mutex<Notes>,
     stop: Arc<AtomicBool>,
+    /// Told when the second runtime is to end.
+    end_aside: Arc<Notify>,
 }
 
 /// Works until standard input ends, then leaves everything as it should be.
@@ -91,12 +100,13 @@ pub async fn work(arguments: WorkArguments) -> Result<()> {
     let keeper = lockkeeper::connect(&arguments.store).await?;
     let recorder = Recorder::append_to(&arguments.history)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
+    let end_aside = Arc::new(Notify::new());
+    let (stopped, ends) = (stop.clone(), end_aside.clone());
     std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::io::stdin().lock().bytes().map_while(Result::ok).for_each(|_| ends.notify_one());
         stopped.store(true, Ordering::SeqCst);
     });
-    labour(keeper, recorder, arguments.post, stop).await
+    labour(keeper, recorder, arguments.post, stop, end_aside).await
 }
 
 /// Works until told to stop.
@@ -105,13 +115,16 @@ pub(crate) async fn labour(
     recorder: Recorder,
     post: Post,
     stop: Arc<AtomicBool>,
+    end_aside: Arc<Notify>,
 ) -> Result<()> {
     let claims = AtomicU64::new(post.number << 32);
-    let shared = Arc::new(Shared { post, keeper, recorder, claims, notes: Mutex::default(), stop });
+    let notes = Mutex::default();
+    let shared = Arc::new(Shared { post, keeper, recorder, claims, notes, stop, end_aside });
     let told = tokio::spawn(listen(shared.clone()));
     let clients: Vec<_> = (0..shared.post.orders.clients)
         .map(|task| tokio::spawn(client(shared.clone(), task)))
         .collect();
+    aside::work(&shared).await?;
     for client in clients {
         client.await??;
     }
@@ -196,16 +209,17 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
     if dice.roll(4) == 0 {
         lock = lock.owner(&shared.keeper.owner("lab"));
     }
-    let granted = ask(shared, dice, &lock).await;
-    match granted {
-        Err(how) => shared.recorder.note(client, What::Refused { claim, how }),
+    let mut turn = Turn { shared, client, claim, note, stage: Stage::Waiting };
+    match ask(shared, dice, &lock).await {
+        Err(how) => {
+            turn.stage = Stage::Over;
+            shared.recorder.note(client, What::Refused { claim, how });
+        }
         Ok(guard) => {
             let at = now();
             let valid_until = at + nanos(guard.remaining());
             let token = guard.token().map_or(0, |token| token.get());
-            let guard = Arc::new(guard);
-            let known = (client.to_owned(), claim, Arc::downgrade(&guard));
-            shared.notes().insert(note.clone(), known);
+            turn.holds(guard);
             shared.recorder.write(at, client, What::Granted { claim, token, valid_until });
             let by = Writer { client, claim, name: &name, token };
             let toil = Duration::from_millis(1 + dice.roll(shared.post.orders.toil_ms));
@@ -214,10 +228,9 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
             } else {
                 look(toil, access, &by).await?;
             }
-            release(shared, client, claim, guard).await;
+            turn.release().await;
         }
     }
-    shared.notes().remove(&note);
     Ok(())
 }
 
@@ -265,13 +278,55 @@ async fn look(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()
     access.leave().await
 }
 
-async fn release(shared: &Shared, client: &str, claim: u64, guard: Arc<Guard>) {
-    shared.recorder.note(client, What::Release { claim });
-    match Arc::try_unwrap(guard) {
-        // A claim that was lost says so; it was written down when it was told.
-        Ok(guard) => drop(guard.release().await),
-        // Whoever writes down a renewal just now lets go of it in a moment.
-        Err(guard) => drop(guard),
+/// A turn, which may end with its runtime at any point. What is written down then is what happens:
+/// a claim that was waited for is cancelled, one that was held is given back.
+struct Turn<'a> {
+    shared: &'a Shared,
+    client: &'a str,
+    claim: u64,
+    note: String,
+    stage: Stage,
+}
+
+enum Stage {
+    Waiting,
+    Holding(Arc<Guard>),
+    /// Nothing of it is left to be written down.
+    Over,
+}
+
+impl Turn<'_> {
+    fn holds(&mut self, guard: Guard) {
+        let guard = Arc::new(guard);
+        let known = (self.client.to_owned(), self.claim, Arc::downgrade(&guard));
+        self.shared.notes().insert(self.note.clone(), known);
+        self.stage = Stage::Holding(guard);
     }
-    shared.recorder.note(client, What::Released { claim });
+
+    async fn release(&mut self) {
+        let Stage::Holding(guard) = std::mem::replace(&mut self.stage, Stage::Over) else { return };
+        let (recorder, claim) = (&self.shared.recorder, self.claim);
+        recorder.note(self.client, What::Release { claim });
+        match Arc::try_unwrap(guard) {
+            // A claim that was lost says so; it was written down when it was told.
+            Ok(guard) => drop(guard.release().await),
+            // Whoever writes down a renewal just now lets go of it in a moment.
+            Err(guard) => drop(guard),
+        }
+        recorder.note(self.client, What::Released { claim });
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let claim = self.claim;
+        let cut_off = match self.stage {
+            Stage::Over => None,
+            Stage::Waiting => Some(What::Refused { claim, how: Refusal::Cancelled }),
+            // Before the guard goes, which gives the claim back.
+            Stage::Holding(_) => Some(What::Release { claim }),
+        };
+        cut_off.into_iter().for_each(|what| self.shared.recorder.note(self.client, what));
+        self.shared.notes().remove(&self.note);
+    }
 }

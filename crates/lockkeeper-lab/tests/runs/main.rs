@@ -28,6 +28,9 @@ const FAULTS: &[(&str, u32)] =
 
 /// Faults of one store, or of several members: the members, and how often at least it is felt.
 const OF_THEIR_OWN: &[(Kind, &str, &str, &str, u32)] = &[
+    (Kind::Redis, "queue", "1", "runtime-end", 6),
+    (Kind::ZooKeeper, "fair", "1", "runtime-end", 6),
+    (Kind::Etcd, "", "1", "runtime-end", 6),
     (Kind::Redis, "queue", "1", "restart-old-snapshot,forged-message", 12),
     (Kind::Redis, "queue", "3", "failover", 16),
     (Kind::Redis, "queue", "3", "stale-sentinel", 12),
