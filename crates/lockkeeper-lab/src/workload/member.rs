@@ -1,5 +1,6 @@
 //! One process of a run, or a thread that stands for one.
 
+use super::gate::{Gate, Gated};
 use super::network::Network;
 use super::recorder::Recorder;
 use super::worker::{self, Post};
@@ -18,8 +19,9 @@ use std::time::Duration;
 /// How long to block, and whom to tell when it is over.
 type Stall = (Duration, mpsc::Sender<()>);
 
-/// A thread with a runtime and a keeper of its own. To block it is to it what a pause is to a
-/// process: no task in it runs, no claim is renewed, the clock goes on.
+/// A thread with a runtime and a keeper of its own. To block it, and the keeper's way to the store,
+/// is to it what a pause is to a process: no task in it runs, no claim is renewed, the clock goes
+/// on.
 #[derive(Debug)]
 struct Thread {
     handle: Option<JoinHandle<Result<()>>>,
@@ -56,14 +58,16 @@ impl Member {
         let stop = Arc::new(AtomicBool::new(false));
         let (stalls, mut stalled) = tokio::sync::mpsc::unbounded_channel::<Stall>();
         let stopped = stop.clone();
+        let gate = Gate::default();
+        let backend = Gated::new(backend, gate.clone());
         let handle =
             std::thread::Builder::new().name(format!("process {process}")).spawn(move || {
-                // One thread only: a second would go on renewing while this one is blocked.
+                // One thread only: a second would go on working while this one is blocked.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(async {
                     tokio::spawn(async move {
                         while let Some((span, over)) = stalled.recv().await {
-                            std::thread::sleep(span);
+                            gate.close_for(span);
                             let _ = over.send(());
                         }
                     });

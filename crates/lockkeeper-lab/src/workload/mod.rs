@@ -5,6 +5,7 @@ mod breakable;
 mod crew;
 mod driver;
 mod fault;
+mod gate;
 mod groups;
 mod member;
 mod network;

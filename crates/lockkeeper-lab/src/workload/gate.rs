@@ -1,0 +1,128 @@
+//! A store that a whole member can be kept from: what is blocked is not only the member's own thread
+//! but also that of its keeper, which renews in the background.
+
+use async_trait::async_trait;
+use lockkeeper::Result;
+use lockkeeper::backend::{
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Sequencer, Standing,
+    Together,
+};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Closed while a member stands still. Whoever comes to it then is blocked, thread and all, as
+/// everything in a process that is paused: before a request leaves, and before its answer is seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gate(Arc<RwLock<()>>);
+
+impl Gate {
+    /// Blocks this thread, and everyone who comes to the gate, for so long.
+    pub(crate) fn close_for(&self, span: Duration) {
+        let _closed = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        std::thread::sleep(span);
+    }
+
+    fn pass(&self) {
+        drop(self.0.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    async fn through<T>(&self, request: impl Future<Output = T>) -> T {
+        self.pass();
+        let answer = request.await;
+        self.pass();
+        answer
+    }
+}
+
+/// A store behind a gate.
+#[derive(Debug)]
+pub(crate) struct Gated {
+    inner: Arc<dyn Backend>,
+    gate: Gate,
+}
+
+impl Gated {
+    pub(crate) fn new(inner: Arc<dyn Backend>, gate: Gate) -> Arc<dyn Backend> {
+        Arc::new(Self { inner, gate })
+    }
+
+    fn gated(&self, grant: Grant) -> Grant {
+        let lease = GatedLease { inner: grant.lease, gate: self.gate.clone() };
+        Grant { lease: Box::new(lease), ..grant }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Backend for Gated {
+    fn capability(&self) -> Capability {
+        self.inner.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let granted = self.gate.through(self.inner.acquire(claim, patience)).await?;
+        Ok(granted.map(|grant| self.gated(grant)))
+    }
+
+    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
+        Ok(match self.gate.through(self.inner.acquire_together(claims)).await? {
+            Together::Granted(grants) => {
+                Together::Granted(grants.into_iter().map(|grant| self.gated(grant)).collect())
+            }
+            other => other,
+        })
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        self.gate.through(self.inner.withdraw(claim)).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.gate.through(self.inner.close()).await
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        self.inner.inspector()
+    }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        self.inner.sequencer()
+    }
+}
+
+impl fmt::Display for Gated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[derive(Debug)]
+struct GatedLease {
+    inner: Box<dyn Lease>,
+    gate: Gate,
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Lease for GatedLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        self.gate.through(self.inner.renew()).await
+    }
+
+    fn passes_on(&mut self) -> bool {
+        self.inner.passes_on()
+    }
+
+    async fn release(&mut self, linger: Duration) -> Result<()> {
+        self.gate.through(self.inner.release(linger)).await
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.inner.watch(alarm);
+    }
+
+    fn shared_by(&mut self, guards: usize) {
+        self.inner.shared_by(guards);
+    }
+}
