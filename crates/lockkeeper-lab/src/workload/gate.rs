@@ -43,7 +43,7 @@ pub(crate) struct Gated {
 }
 
 impl Gated {
-    pub(crate) fn new(inner: Arc<dyn Backend>, gate: Gate) -> Arc<dyn Backend> {
+    pub(crate) fn behind(gate: Gate, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
         Arc::new(Self { inner, gate })
     }
 

@@ -59,7 +59,7 @@ impl Member {
         let (stalls, mut stalled) = tokio::sync::mpsc::unbounded_channel::<Stall>();
         let stopped = stop.clone();
         let gate = Gate::default();
-        let backend = Gated::new(backend, gate.clone());
+        let backend = Gated::behind(gate.clone(), backend);
         let handle =
             std::thread::Builder::new().name(format!("process {process}")).spawn(move || {
                 // One thread only: a second would go on working while this one is blocked.
