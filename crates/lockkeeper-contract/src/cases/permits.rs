@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::stage::{LONG, PATIENT, Stage, ms};
 use crate::verdict::{Outcome, ensure, unknown};
 use crate::witness::Witness;
+use lockkeeper::Keeper;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,13 +52,21 @@ async fn as_many_as_there_are_and_no_more(stage: Arc<Stage>) -> Outcome {
     whole(&one, &name, 3).await
 }
 
+/// Opened before anyone begins: on a slow store the first would be done before the last is there.
+async fn keepers(stage: &Stage, count: usize) -> Outcome<Vec<Keeper>> {
+    let mut keepers = Vec::new();
+    for _ in 0..count {
+        keepers.push(stage.keeper().await?);
+    }
+    Ok(keepers)
+}
+
 async fn never_too_many_and_none_lost(stage: Arc<Stage>) -> Outcome {
     const OF: u32 = 3;
     let name = stage.name("counted");
     let witness = Arc::new(Witness::default());
     let mut tasks = Vec::new();
-    for _ in 0..8 {
-        let keeper = stage.keeper().await?;
+    for keeper in keepers(&stage, 8).await? {
         let (gate, witness) = (keeper.semaphore(&name, OF).ttl(LONG), witness.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
@@ -89,8 +98,7 @@ async fn none_is_lost_to_those_who_go_away(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("forsaken");
     let witness = Arc::new(Witness::default());
     let mut tasks = Vec::new();
-    for number in 0..6_u64 {
-        let keeper = stage.keeper().await?;
+    for (number, keeper) in (0_u64..).zip(keepers(&stage, 6).await?) {
         let (gate, witness) = (keeper.semaphore(&name, OF).ttl(LONG), witness.clone());
         tasks.push(tokio::spawn(async move {
             for round in 0..8_u64 {

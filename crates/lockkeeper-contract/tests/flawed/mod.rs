@@ -199,7 +199,9 @@ impl Lease for FlawedLease {
 
     fn watch(&mut self, alarm: Alarm) {
         let gone = self.table().watch(&self.claim, alarm);
-        if let Some(alarm) = gone.filter(|_| self.flaw != Flaw::AlarmsTooLate) {
+        // To be told at once that the claim is gone would make up for counting from the reply.
+        let tells = !matches!(self.flaw, Flaw::AlarmsTooLate | Flaw::ValidityFromReply);
+        if let Some(alarm) = gone.filter(|_| tells) {
             alarm.ring(LossReason::Gone);
         }
     }

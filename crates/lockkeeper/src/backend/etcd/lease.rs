@@ -4,7 +4,7 @@ use super::debt::Debt;
 use super::listener::{Ear, Listening, When};
 use super::proto::{RangeResponse, TxnResponse, path};
 use super::queue::{Entry, Shared};
-use super::{record, requests, session};
+use super::{history, record, requests, session};
 use crate::backend::{Alarm, Claim, Lease, LossReason, Moment, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -32,7 +32,8 @@ impl EtcdLease {
     async fn look(&self) -> Result<Option<LossReason>> {
         let request = requests::one(self.entry.ticket.key.bytes().to_vec());
         let found: RangeResponse = self.shared.link.call(path::RANGE, &request).await?;
-        Ok(record::loss(&found, self.entry.created))
+        let key = self.entry.ticket.key.bytes();
+        Ok(history::loss(&self.shared.link, key, self.entry.created, &found).await)
     }
 
     /// Leaves the key to a lease of its own, which ends it in time, with or without us. `false`

@@ -11,7 +11,7 @@ use super::proto::{
     Event, EventType, RangeResponse, WatchCancelRequest, WatchCreateRequest, WatchFilter,
     WatchOrder, WatchRequest, WatchResponse, path,
 };
-use super::{lock, record, requests};
+use super::{history, lock, record, requests};
 use crate::backend::{Alarm, ClaimId, LossReason, Moment};
 use crate::error::Result;
 use futures_util::future::BoxFuture;
@@ -204,13 +204,25 @@ struct Driver {
 type Orders = mpsc::UnboundedReceiver<Order>;
 type Asking = mpsc::UnboundedSender<WatchRequest>;
 /// Looks at the keys of watches that may have missed something.
-type Looks = FuturesUnordered<BoxFuture<'static, (i64, Result<RangeResponse>)>>;
+type Looks = FuturesUnordered<Look>;
+type Look = BoxFuture<'static, (i64, Result<Found>)>;
+
+/// What a look at a holder's key found.
+enum Found {
+    /// It is there, as of this revision.
+    Held(Option<i64>),
+    Lost(LossReason),
+}
 
 /// What came of a message.
 enum Heard {
     Told,
     /// The watch with this number may have missed what happened to this key before.
-    Missed(i64, Vec<u8>),
+    Missed {
+        id: i64,
+        key: Vec<u8>,
+        created: i64,
+    },
     /// The stream is of no use any more.
     Useless,
 }
@@ -281,7 +293,9 @@ impl Driver {
                 message = stream.message() => match message {
                     Ok(Some(message)) => match self.hear(message, asking) {
                         Heard::Told => {}
-                        Heard::Missed(id, key) => looks.push(self.look(id, key)),
+                        Heard::Missed { id, key, created } => {
+                            looks.push(self.look(id, key, created));
+                        }
                         Heard::Useless => return true,
                     },
                     Ok(None) => return true,
@@ -291,7 +305,7 @@ impl Driver {
                     }
                 },
                 Some((id, found)) = looks.next(), if !looks.is_empty() => match found {
-                    Ok(found) => self.looked(id, &found),
+                    Ok(found) => self.looked(id, found),
                     // What cannot be found out is tried again, elsewhere.
                     Err(_) => return true,
                 },
@@ -378,27 +392,38 @@ impl Driver {
             Ear::Holder { alarm, created, .. } => {
                 let lost = message.events.into_iter().find_map(|event| loss(event, created));
                 lost.into_iter().for_each(|reason| alarm.ring(reason));
-                if missed { Heard::Missed(id, key) } else { Heard::Told }
+                if missed { Heard::Missed { id, key, created } } else { Heard::Told }
             }
         }
     }
 
-    fn look(&self, id: i64, key: Vec<u8>) -> BoxFuture<'static, (i64, Result<RangeResponse>)> {
+    fn look(&self, id: i64, key: Vec<u8>, created: i64) -> Look {
         let link = self.link.clone();
-        Box::pin(async move { (id, link.call(path::RANGE, &requests::one(key)).await) })
+        Box::pin(async move {
+            let found: Result<RangeResponse> =
+                link.call(path::RANGE, &requests::one(key.clone())).await;
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return (id, Err(error)),
+            };
+            match history::loss(&link, &key, created, &found).await {
+                Some(reason) => (id, Ok(Found::Lost(reason))),
+                None => (id, Ok(Found::Held(found.header.map(|header| header.revision)))),
+            }
+        })
     }
 
     /// Draws the conclusions from a look at a holder's key.
-    fn looked(&self, id: i64, found: &RangeResponse) {
+    fn looked(&self, id: i64, found: Found) {
         let Some(board) = self.board.upgrade() else { return };
         let alarm = {
             let mut board = lock(&board);
             let Some(watch) = board.watches.get_mut(&id) else { return };
-            let Ear::Holder { alarm, created, .. } = &watch.ear else { return };
-            match record::loss(found, *created) {
-                Some(reason) => Some((alarm.clone(), reason)),
-                None => {
-                    watch.seen = found.header.map(|header| header.revision);
+            let Ear::Holder { alarm, .. } = &watch.ear else { return };
+            match found {
+                Found::Lost(reason) => Some((alarm.clone(), reason)),
+                Found::Held(seen) => {
+                    watch.seen = seen;
                     watch.live = true;
                     None
                 }

@@ -25,6 +25,7 @@
 //! with `--bump-revision` (etcd 3.6), or let the resources forget the tokens they saw.
 
 mod debt;
+mod history;
 mod key;
 mod lease;
 mod link;
