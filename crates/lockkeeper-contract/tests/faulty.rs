@@ -14,7 +14,7 @@ async fn faults_come_as_ordered_and_go_when_healed() {
     let lock = keeper.lock("orders/42").ttl(Duration::from_secs(60));
 
     faulty.lose_answers(1);
-    assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
 
     faulty.fail_releases(1);
     let guard = lock.acquire().await.unwrap();
