@@ -22,7 +22,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
 }
 
 /// All `of` can be held at once, and not one more.
-pub(super) async fn whole(keeper: &lockkeeper::Keeper, name: &str, of: u32) -> Outcome {
+pub(super) async fn whole(keeper: &Keeper, name: &str, of: u32) -> Outcome {
     let gate = keeper.semaphore(name, of).ttl(LONG);
     let mut guards = Vec::new();
     for _ in 0..of {

@@ -7,68 +7,91 @@ use anyhow::{Result, bail};
 use std::fmt;
 use std::time::Duration;
 
-/// A server that belongs to the run. Each call returns when it is done: after a restart the server
+const UNFIT: &str = "these servers cannot be broken this way: leave out the fault, or --members";
+
+/// A server that belongs to the run, or several. What is not written for one of them it cannot do. Each call returns when it is done: after a restart the server
 /// answers.
 pub trait Breakable: fmt::Debug + Send {
     /// Ends it without warning.
     ///
     /// # Errors
     /// When that fails; the run is then worthless and stops. So with all that follow.
-    fn kill(&mut self) -> Result<()>;
+    fn kill(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Starts it again with what it had kept.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
-    fn restart(&mut self) -> Result<()>;
+    fn restart(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Ends it, and starts it again with nothing.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
-    fn restart_empty(&mut self) -> Result<()>;
+    fn restart_empty(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Keeps a copy of what it has now.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when its data cannot be copied.
-    fn keep_copy(&mut self) -> Result<()>;
+    fn keep_copy(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Ends it, and starts it again with the copy.
     ///
     /// # Errors
     /// As [`keep_copy`](Self::keep_copy).
-    fn restart_as_kept(&mut self) -> Result<()>;
+    fn restart_as_kept(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Stops it where it stands.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
-    fn pause(&mut self) -> Result<()>;
+    fn pause(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Lets it go on.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
-    fn resume(&mut self) -> Result<()>;
+    fn resume(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Lets its disk hang: nothing is written, nothing fails.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when it is on a disk that cannot hang.
-    fn hang_disk(&mut self) -> Result<()>;
+    fn hang_disk(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Lets its disk go on.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
-    fn mend_disk(&mut self) -> Result<()>;
+    fn mend_disk(&mut self) -> Result<()> {
+        bail!(UNFIT)
+    }
 
     /// Puts its clock ahead of ours by so much; zero puts it right.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when its clock cannot be set.
-    fn clock_ahead(&mut self, by: Duration) -> Result<()>;
+    fn clock_ahead(&mut self, by: Duration) -> Result<()> {
+        let _ = by;
+        bail!(UNFIT)
+    }
 
     /// Has another take over from the primary, which then follows.
     ///
@@ -142,10 +165,8 @@ impl Breakable for Server {
     }
 }
 
-const FORGETFUL: &str =
-    "a member that forgot its votes is no member: this fault is for a server alone";
-
-/// Servers that vote. What is done is done to one of them, the next one each time.
+/// Servers that vote. What is done is done to one of them, the next one each time. None can be
+/// started empty or with an old copy: a member that forgot its votes is no member.
 #[derive(Debug)]
 struct Members {
     servers: Vec<Server>,
@@ -172,18 +193,6 @@ impl Breakable for Members {
 
     fn restart(&mut self) -> Result<()> {
         self.victim().restart()
-    }
-
-    fn restart_empty(&mut self) -> Result<()> {
-        bail!(FORGETFUL)
-    }
-
-    fn keep_copy(&mut self) -> Result<()> {
-        bail!(FORGETFUL)
-    }
-
-    fn restart_as_kept(&mut self) -> Result<()> {
-        bail!(FORGETFUL)
     }
 
     fn pause(&mut self) -> Result<()> {

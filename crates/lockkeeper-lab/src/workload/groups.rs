@@ -52,49 +52,7 @@ impl Guarded {
     }
 }
 
-const SINGLE: &str = "this fault is for a server alone";
-
 impl Breakable for Guarded {
-    fn kill(&mut self) -> Result<()> {
-        bail!("kill the primary by --fault failover")
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn restart_empty(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn keep_copy(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn restart_as_kept(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn pause(&mut self) -> Result<()> {
-        bail!("a primary that stands still is failed over: --fault failover")
-    }
-
-    fn resume(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn hang_disk(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn mend_disk(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn clock_ahead(&mut self, _: Duration) -> Result<()> {
-        bail!(SINGLE)
-    }
-
     fn fail_over(&mut self) -> Result<()> {
         let before = self.primary()?;
         let port = before.port();
@@ -168,18 +126,6 @@ impl Breakable for Sharded {
         self.healed()
     }
 
-    fn restart_empty(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn keep_copy(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn restart_as_kept(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
     fn pause(&mut self) -> Result<()> {
         self.next()?.pause()
     }
@@ -187,18 +133,6 @@ impl Breakable for Sharded {
     fn resume(&mut self) -> Result<()> {
         self.cluster.nodes[self.victim].resume()?;
         self.healed()
-    }
-
-    fn hang_disk(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn mend_disk(&mut self) -> Result<()> {
-        bail!(SINGLE)
-    }
-
-    fn clock_ahead(&mut self, _: Duration) -> Result<()> {
-        bail!(SINGLE)
     }
 }
 
