@@ -182,11 +182,11 @@ fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
     us.must(&table.give_back(), "not-held")?;
     third.must(&table.attempt(), "busy")?;
     them.must(&table.give_back(), "unlocked")?;
-    // Once while we believe to hold it: it is the store that must not believe us.
+    // Once while we believe to hold it: it is the store that must not believe us, and says so.
     us.must(&table.take(LONG), "held")?;
     table.forget()?;
     them.must(&table.take(LONG), "held")?;
-    us.must(&table.give_back(), "unlocked")?;
+    us.must(&table.give_back(), "not-held")?;
     third.must(&table.attempt(), "busy")?;
     them.must(&table.give_back(), "unlocked")
 }
