@@ -33,7 +33,8 @@ pub enum Fault {
     ServerKill,
     /// The server is killed and started again without its data.
     ServerRestartEmpty,
-    /// The server is killed and started again with the data of half a second before.
+    /// The server is killed and started again with the data of half a second before: what it granted
+    /// or renewed since is lost, so claims may overlap. For what comes after it.
     RestartOldSnapshot,
     /// The server, or one of its members in turn, is stopped for longer than the ttl.
     ServerPause,

@@ -31,7 +31,7 @@ const OF_THEIR_OWN: &[(Kind, &str, &str, &str, u32)] = &[
     (Kind::Redis, "queue", "1", "runtime-end", 6),
     (Kind::ZooKeeper, "fair", "1", "runtime-end", 6),
     (Kind::Etcd, "", "1", "runtime-end", 6),
-    (Kind::Redis, "queue", "1", "restart-old-snapshot,forged-message", 12),
+    (Kind::Redis, "queue", "1", "forged-message,server-kill", 12),
     (Kind::Redis, "queue", "3", "failover", 16),
     (Kind::Redis, "queue", "3", "stale-sentinel", 12),
     (Kind::Redis, "queue", "6", "server-pause", 10),
