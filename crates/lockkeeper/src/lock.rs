@@ -83,7 +83,7 @@ impl Lock {
         self.contend(Patience::none()).await
     }
 
-    /// Waits for at most `limit`, and a twentieth of a second more at most for the store to say
+    /// Waits for at most `limit`, and a tenth of a second more at most for the store to say
     /// who was in the way.
     ///
     /// # Errors
