@@ -9,10 +9,11 @@ use futures_util::Stream;
 use http::uri::PathAndQuery;
 use prost::Message;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -71,6 +72,44 @@ struct Current {
 struct Wire {
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
+    life: Life,
+}
+
+/// Whether the runtime that a connection is on still runs.
+///
+/// A request that reaches the channel while its runtime ends is neither sent nor refused: the
+/// task that would do either is gone.
+#[derive(Clone)]
+struct Life {
+    ended: CancellationToken,
+    _needed: Arc<DropGuard>,
+}
+
+impl Life {
+    /// That of the runtime it is called on.
+    fn begin() -> Self {
+        let (ended, unneeded) = (CancellationToken::new(), CancellationToken::new());
+        let ends = ended.clone().drop_guard();
+        let needed = unneeded.clone().drop_guard();
+        tokio::spawn(async move {
+            let _ends = ends;
+            unneeded.cancelled().await;
+        });
+        Self { ended, _needed: Arc::new(needed) }
+    }
+
+    /// What became of `asked`, unless the runtime ends or time is up before.
+    async fn within<A>(
+        &self,
+        limit: Duration,
+        asked: impl Future<Output = Result<A, Trouble>>,
+    ) -> Result<A, Trouble> {
+        tokio::select! {
+            biased;
+            answer = tokio::time::timeout(limit, asked) => answer.unwrap_or(Err(Trouble::TimedOut)),
+            () = self.ended.cancelled() => Err(Trouble::RuntimeEnded),
+        }
+    }
 }
 
 impl Link {
@@ -153,19 +192,25 @@ impl Link {
         A: Message + Default + 'static,
     {
         let (number, wire) = self.wire().await?;
-        let opening = wire.streaming(method, questions);
-        let opened = tokio::time::timeout(self.door.timeout, opening).await;
-        let opened = opened.unwrap_or(Err(Trouble::TimedOut));
+        let life = wire.life.clone();
+        let opened = life.within(self.door.timeout, wire.streaming(method, questions)).await;
         if opened.is_err() {
             self.give_up(number);
         }
         Ok((number, opened?))
     }
 
-    /// Resolves when the connection with this number is not the one in use any more.
+    /// Resolves when the connection with this number is of no use any more.
     pub(super) async fn replaced(&self, number: u64) {
+        let mut given_up = self.given_up.subscribe();
+        let current = self.connected().filter(|(current, _)| *current == number);
         // The sender is ours, so this ends only when the number is passed.
-        let _ = self.given_up.subscribe().wait_for(|given_up| *given_up >= number).await;
+        let passed = given_up.wait_for(|given_up| *given_up >= number);
+        let Some((_, Wire { life, .. })) = current else { return drop(passed.await) };
+        tokio::select! {
+            passed = passed => drop(passed),
+            () = life.ended.cancelled() => self.give_up(number),
+        }
     }
 
     async fn persist<A, F>(&self, ask: impl Fn(Wire) -> F) -> Result<Answered<A>, Trouble>
@@ -180,8 +225,9 @@ impl Link {
             let trouble = match self.wire().await {
                 Err(trouble) => trouble,
                 Ok((number, wire)) => {
-                    let answer = tokio::time::timeout(self.door.timeout, ask(wire)).await;
-                    let trouble = match self.heard(answer.unwrap_or(Err(Trouble::TimedOut))) {
+                    let life = wire.life.clone();
+                    let answer = life.within(self.door.timeout, ask(wire)).await;
+                    let trouble = match self.heard(answer) {
                         Ok(answer) => {
                             return Ok(Answered { answer, asked_twice, connection: number });
                         }
@@ -214,7 +260,7 @@ impl Link {
                 let answered = self.answered.load(Ordering::Relaxed);
                 Err(if answered { trouble } else { trouble.before_a_word(self.door.encrypted) })
             }
-            Err(Trouble::TimedOut) => Err(Trouble::TimedOut),
+            Err(trouble @ (Trouble::TimedOut | Trouble::RuntimeEnded)) => Err(trouble),
             answer => {
                 self.answered.store(true, Ordering::Relaxed);
                 answer
@@ -263,13 +309,13 @@ impl Link {
     async fn connect(&self, host: &Endpoint) -> Result<Wire, Trouble> {
         let connecting = self.home.settle(|| {
             let host = host.clone();
-            async move { host.connect().await }
+            async move { host.connect().await.map(|channel| (channel, Life::begin())) }
         });
         let connected = tokio::time::timeout(self.door.timeout, connecting).await;
         let connected = connected.ok().and_then(Result::ok).ok_or(Trouble::TimedOut)?;
-        let channel = connected.map_err(Trouble::Unreachable)?;
+        let (channel, life) = connected.map_err(Trouble::Unreachable)?;
         let Some((name, password)) = self.door.credentials.clone() else {
-            return Ok(Wire { channel, token: None });
+            return Ok(Wire { channel, token: None, life });
         };
         let mut client = Grpc::new(channel.clone());
         let logging_in = async {
@@ -279,10 +325,10 @@ impl Link {
             let path = PathAndQuery::from_static(path::AUTHENTICATE);
             client.unary(request, path, codec).await.map_err(Trouble::Refused)
         };
-        let answer = tokio::time::timeout(self.door.timeout.max(LOGIN), logging_in).await;
-        let answer = self.heard(answer.unwrap_or(Err(Trouble::TimedOut)))?;
+        let answer = life.within(self.door.timeout.max(LOGIN), logging_in).await;
+        let answer = self.heard(answer)?;
         let token = answer.into_inner().token.parse().ok();
-        Ok(Wire { channel, token })
+        Ok(Wire { channel, token, life })
     }
 }
 

@@ -8,6 +8,8 @@ use tonic::{Code, Status};
 #[derive(Debug)]
 pub(super) enum Trouble {
     TimedOut,
+    /// The runtime that the connection was on ended: nobody reads what etcd answers.
+    RuntimeEnded,
     Unreachable(tonic::transport::Error),
     Refused(Status),
     /// The connection ended, for this reason, before etcd said anything.
@@ -31,7 +33,7 @@ pub(super) enum Remedy {
 impl Trouble {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Self::Unreachable(_) | Self::HungUp { .. } => Remedy::Reconnect,
+            Self::Unreachable(_) | Self::HungUp { .. } | Self::RuntimeEnded => Remedy::Reconnect,
             Self::TimedOut => Remedy::Elsewhere,
             // A status that etcd sent has no source; one made up here for a broken connection
             // has.
@@ -50,7 +52,7 @@ impl Trouble {
         match self {
             Self::Unreachable(_) => true,
             Self::Refused(status) => status.source().is_some(),
-            Self::TimedOut | Self::HungUp { .. } => false,
+            Self::TimedOut | Self::RuntimeEnded | Self::HungUp { .. } => false,
         }
     }
 
@@ -80,6 +82,10 @@ impl Trouble {
             Self::TimedOut => {
                 Error::new(ErrorKind::Unavailable, format!("{at} did not answer in time"))
             }
+            Self::RuntimeEnded => Error::new(
+                ErrorKind::Unavailable,
+                format!("the runtime that the connection to {at} was on ended"),
+            ),
             Self::Unreachable(error) => unreachable(&root(&error), at).caused_by(error),
             Self::Refused(status) => explain_status(status, at),
             Self::HungUp { why, encrypted: true } => hung_up(&why, at),

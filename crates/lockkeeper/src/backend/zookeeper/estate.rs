@@ -55,7 +55,13 @@ struct Said {
 #[derive(Debug)]
 enum Role {
     Asked,
-    Held { expires: Moment, watched: bool, alarm: Option<Arc<Alarm>> },
+    Held {
+        expires: Moment,
+        watched: bool,
+        alarm: Option<Arc<Alarm>>,
+    },
+    /// Whoever held it asks the server to delete it, and must not find it gone by our doing.
+    Leaving,
     Doomed,
 }
 
@@ -199,7 +205,7 @@ impl Estate {
         if let Some(path) = &trace.path {
             self.held.remove(path);
         }
-        let role = std::mem::replace(&mut trace.role, Role::Doomed);
+        let role = std::mem::replace(&mut trace.role, Role::Leaving);
         // Should nobody come back to say how it went, it is asked for again.
         self.put(id, Some(Moment::now() + AGAIN * 10));
         match role {
@@ -262,7 +268,12 @@ impl Estate {
             self.agenda.remove(&(due, id));
             let Some(trace) = self.traces.get_mut(&id) else { continue };
             trace.due = None;
-            if matches!(trace.role, Role::Held { expires, .. } if expires <= now) {
+            let is_over = match trace.role {
+                Role::Held { expires, .. } => expires <= now,
+                Role::Leaving => true,
+                Role::Asked | Role::Doomed => false,
+            };
+            if is_over {
                 self.doom(id);
                 continue;
             }
@@ -358,7 +369,7 @@ impl Estate {
                     alarms.extend(alarm.clone());
                 }
                 Role::Doomed => {}
-                Role::Asked => continue,
+                Role::Asked | Role::Leaving => continue,
             }
             ids.push(*id);
         }
@@ -374,5 +385,41 @@ impl Estate {
             _ => None,
         };
         traces.into_values().filter_map(alarm).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::ClaimIds;
+
+    /// A claim with a node, held, and then given back.
+    fn given_back() -> (Estate, ClaimId) {
+        let (mut estate, id) = (Estate::default(), ClaimIds::new().unwrap().next());
+        estate.enter(id, "/l", Some("a"));
+        estate.made(id, "/l/a-1", 7);
+        estate.hold(id, Moment::now() + Duration::from_secs(60), true);
+        estate.let_go(id);
+        (estate, id)
+    }
+
+    #[test]
+    fn a_break_leaves_what_is_being_given_back_to_whoever_does() {
+        let (mut estate, id) = given_back();
+        estate.disconnected();
+        let soon = Moment::now() + AGAIN;
+        assert_eq!(estate.duties(soon), []);
+        // The release failed: from now on it is for the driver to do.
+        estate.doom(id);
+        let path = "/l/a-1".to_owned();
+        assert_eq!(estate.duties(soon), [Duty::Delete { id, path }]);
+    }
+
+    #[test]
+    fn a_release_that_nobody_finished_is_finished() {
+        let (mut estate, id) = given_back();
+        let path = "/l/a-1".to_owned();
+        let later = Moment::now() + AGAIN * 11;
+        assert_eq!(estate.duties(later), [Duty::Delete { id, path }]);
     }
 }

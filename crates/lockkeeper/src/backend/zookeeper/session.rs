@@ -207,14 +207,23 @@ impl Session {
         if *self.0.phase.borrow() == Phase::Connected {
             return Ok(());
         }
-        self.0.revive();
         let mut phase = self.0.phase.subscribe();
-        let settled = phase.wait_for(|phase| *phase != Phase::Connecting);
-        match tokio::time::timeout(limit, settled).await {
-            Ok(Ok(phase)) if *phase == Phase::Connected => Ok(()),
-            Ok(_) => Err(Fault::Over),
-            Err(_) => Err(Fault::Unanswered("there is no connection".into())),
-        }
+        let settled = async {
+            loop {
+                // Whenever the phase changed: a driver that went with its runtime leaves it so.
+                self.0.revive();
+                match *phase.borrow_and_update() {
+                    Phase::Connected => return Ok(()),
+                    Phase::Over => return Err(Fault::Over),
+                    Phase::Connecting => {}
+                }
+                if phase.changed().await.is_err() {
+                    return Err(Fault::Over);
+                }
+            }
+        };
+        let late = |_| Err(Fault::Unanswered("there is no connection".into()));
+        tokio::time::timeout(limit, settled).await.unwrap_or_else(late)
     }
 
     /// A queue was listed: nobody is left who was before the first.
