@@ -60,10 +60,10 @@ fn list(views: &[LockView]) -> String {
             number => number.to_string(),
         };
         for holder in &view.holders {
-            let [whom, mode, held, expires, token, note] = cells(holder);
+            let [identity, mode, held, expires, token, note] = cells(holder);
             let waiting = std::mem::replace(&mut waiting, ABSENT.to_owned());
             let note = shortened(&note, NOTE_IN_LIST);
-            rows.push([name.clone(), whom, mode, held, expires, token, waiting, note]);
+            rows.push([name.clone(), identity, mode, held, expires, token, waiting, note]);
         }
         if view.holders.is_empty() {
             let nobody = || ABSENT.to_owned();
@@ -89,7 +89,7 @@ fn portrait(view: &LockView) -> String {
         let rows = view.waiters.iter().enumerate().map(|(index, waiter)| {
             [
                 (index + 1).to_string(),
-                visible(&waiter.whom),
+                visible(&waiter.identity),
                 waiter.mode.to_string(),
                 span(waiter.waiting_for),
                 visible(&waiter.note),
@@ -108,7 +108,7 @@ fn cells(holder: &HolderView) -> [String; 6] {
         mode += &format!(" ×{}", holder.count);
     }
     [
-        visible(&holder.whom),
+        visible(&holder.identity),
         mode,
         span(holder.held_for),
         format!("in {}", span(holder.expires_in)),

@@ -23,7 +23,7 @@ pub(crate) struct Lock<'a> {
 #[derive(Debug, Serialize)]
 struct Holder<'a> {
     owner: &'a str,
-    whom: &'a str,
+    identity: &'a str,
     note: &'a str,
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ struct Holder<'a> {
 #[derive(Debug, Serialize)]
 struct Waiter<'a> {
     owner: &'a str,
-    whom: &'a str,
+    identity: &'a str,
     note: &'a str,
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ impl<'a> From<&'a HolderView> for Holder<'a> {
     fn from(view: &'a HolderView) -> Self {
         Self {
             owner: view.owner.id(),
-            whom: &view.whom,
+            identity: &view.identity,
             note: &view.note,
             mode: mode_word(view.mode),
             permits: permits(view.mode),
@@ -85,7 +85,7 @@ impl<'a> Waiter<'a> {
     fn at(place: usize, view: &'a WaiterView) -> Self {
         Self {
             owner: view.owner.id(),
-            whom: &view.whom,
+            identity: &view.identity,
             note: &view.note,
             mode: mode_word(view.mode),
             permits: permits(view.mode),

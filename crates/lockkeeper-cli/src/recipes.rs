@@ -6,7 +6,7 @@ use crate::{exit, json, output, table};
 use lockkeeper::Recipe;
 use serde::Serialize;
 
-const TITLES: [&str; 12] = [
+const TITLES: [&str; 13] = [
     "store URL",
     "recipe",
     "reach",
@@ -18,6 +18,7 @@ const TITLES: [&str; 12] = [
     "min_hold",
     "wakes",
     "durable",
+    "portable",
     "feature",
 ];
 
@@ -26,9 +27,9 @@ pub(crate) fn print(asked: &RecipesArguments) -> Result<u8, Failure> {
     output::print(if asked.json {
         json::line(&recipes.iter().map(Described::from).collect::<Vec<_>>())
     } else if asked.markdown {
-        markdown(&recipes)
+        markdown(recipes)
     } else {
-        human(&recipes)
+        human(recipes)
     })?;
     Ok(exit::FINE)
 }
@@ -51,14 +52,14 @@ fn markdown(recipes: &[Recipe]) -> String {
         let mut cells = cells(recipe, "yes", "–");
         cells[0] = format!("`{}`", cells[0]);
         if recipe.feature.is_some() {
-            cells[11] = format!("`{}`", cells[11]);
+            cells[12] = format!("`{}`", cells[12]);
         }
         text += &line(&cells);
     }
     text
 }
 
-fn cells(recipe: &Recipe, yes: &str, no: &str) -> [String; 12] {
+fn cells(recipe: &Recipe, yes: &str, no: &str) -> [String; 13] {
     let has = |it: bool| if it { yes } else { no }.to_owned();
     let promise = recipe.capability;
     [
@@ -70,9 +71,10 @@ fn cells(recipe: &Recipe, yes: &str, no: &str) -> [String; 12] {
         has(promise.fair),
         has(promise.fencing),
         has(promise.reentrant),
-        has(promise.linger),
+        has(promise.min_hold),
         wakes(recipe).to_owned(),
         has(promise.durable),
+        has(promise.portable),
         recipe.feature.unwrap_or(no).to_owned(),
     ]
 }
@@ -96,6 +98,12 @@ struct Described {
     min_hold: bool,
     wakes: &'static str,
     durable: bool,
+    session: bool,
+    inspects: bool,
+    sequences: bool,
+    atomic_multi: bool,
+    portable: bool,
+    sound: bool,
     feature: Option<&'static str>,
     compiled: bool,
 }
@@ -114,9 +122,15 @@ impl From<&Recipe> for Described {
             fair: promise.fair,
             fencing: promise.fencing,
             reentrant: promise.reentrant,
-            min_hold: promise.linger,
+            min_hold: promise.min_hold,
             wakes: wakes(recipe),
             durable: promise.durable,
+            session: promise.session,
+            inspects: promise.inspects,
+            sequences: promise.sequences,
+            atomic_multi: promise.atomic_multi,
+            portable: promise.portable,
+            sound: promise.sound,
             feature: recipe.feature,
             compiled: recipe.compiled,
         }

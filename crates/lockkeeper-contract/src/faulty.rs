@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use lockkeeper::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Sequencer, Standing,
-    Together,
+    Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease,
+    MultiAcquire, Patience, Release, Sequencer, Standing, Ticket, Together,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -119,8 +119,8 @@ impl Faulty {
         self.switches.grants_to_break.store(count, Ordering::SeqCst);
     }
 
-    async fn break_at_once(&self, claim: &Claim, grant: &Grant) -> Result<()> {
-        if let (Some(inspector), Some(token)) = (self.inner.inspector(), grant.token) {
+    async fn break_at_once(&self, claim: &Claim, token: Option<FencingToken>) -> Result<()> {
+        if let (Some(inspector), Some(token)) = (self.inner.inspector(), token) {
             inspector.break_hold(&claim.name, token, "broken at once").await?;
             tokio::time::sleep(BREAKING).await;
         }
@@ -182,24 +182,26 @@ impl Backend for Faulty {
             return Err(fault("the answer was lost"));
         }
         if one_of(&self.switches.grants_to_break) {
-            self.break_at_once(claim, &grant).await?;
+            self.break_at_once(claim, grant.token).await?;
         }
         *self.granted() = Some(claim.clone());
-        let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
-        Ok(Some(Grant { lease: Box::new(lease), ..grant }))
+        Ok(Some(self.faulty(grant)))
     }
 
-    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
-        let together = self.inner.acquire_together(claims).await?;
-        let Together::Granted(grants) = together else { return Ok(together) };
-        if one_of(&self.switches.answers_to_lose) {
-            return Err(fault("the answer was lost"));
-        }
-        let faulty = |grant: Grant| {
-            let lease = FaultyLease { inner: grant.lease, switches: self.switches.clone() };
-            Grant { lease: Box::new(lease), ..grant }
-        };
-        Ok(Together::Granted(grants.into_iter().map(faulty).collect()))
+    fn attach(&self, background: &Background) {
+        self.inner.attach(background);
+    }
+
+    fn multi(&self) -> Option<&dyn MultiAcquire> {
+        self.inner.multi().map(|_| self as &dyn MultiAcquire)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        Some(self.faulty_lease(self.inner.lease_of(ticket)?))
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        self.inner.incarnation().await
     }
 
     async fn close(&self) -> Result<()> {
@@ -223,6 +225,30 @@ impl Backend for Faulty {
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         self.inner.sequencer()
+    }
+}
+
+#[async_trait]
+impl MultiAcquire for Faulty {
+    async fn acquire_all(&self, claims: &[Claim]) -> Result<Together> {
+        let Some(multi) = self.inner.multi() else { return Ok(Together::OneByOne) };
+        let together = multi.acquire_all(claims).await?;
+        let Together::Granted(grants) = together else { return Ok(together) };
+        if one_of(&self.switches.answers_to_lose) {
+            return Err(fault("the answer was lost"));
+        }
+        Ok(Together::Granted(grants.into_iter().map(|grant| self.faulty(grant)).collect()))
+    }
+}
+
+impl Faulty {
+    fn faulty(&self, mut grant: Grant) -> Grant {
+        grant.lease = self.faulty_lease(grant.lease);
+        grant
+    }
+
+    fn faulty_lease(&self, inner: Box<dyn Lease>) -> Box<dyn Lease> {
+        Box::new(FaultyLease { inner, switches: self.switches.clone() })
     }
 }
 
@@ -269,15 +295,11 @@ impl Lease for FaultyLease {
         }
     }
 
-    fn passes_on(&mut self) -> bool {
-        self.inner.passes_on()
-    }
-
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         if one_of(&self.switches.releases_to_fail) {
             return Err(fault("the release was dropped"));
         }
-        self.inner.release(linger).await?;
+        self.inner.release(how).await?;
         match one_of(&self.switches.releases_to_leave_unanswered) {
             true => Err(fault("the answer was lost")),
             false => Ok(()),
@@ -288,7 +310,7 @@ impl Lease for FaultyLease {
         self.inner.watch(alarm);
     }
 
-    fn shared_by(&mut self, guards: usize) {
-        self.inner.shared_by(guards);
+    fn guards_changed(&mut self, guards: usize) {
+        self.inner.guards_changed(guards);
     }
 }

@@ -31,7 +31,7 @@ const FLAWS: &[(Flaw, &[&str], &str)] = &[
     (Flaw::BreaksSilently, &["inspection", "events"], "a_broken_hold_tells_its_holder"),
     (Flaw::AlarmsTooLate, &["inspection"], "broken_before_its_holder_knew_of_it"),
     (Flaw::FoldsCase, &["names"], "no_two_of_them_are_one"),
-    (Flaw::ForgetsToLinger, &["bounds"], "min_hold_keeps_it_after_the_release"),
+    (Flaw::ForgetsMinHold, &["bounds"], "min_hold_keeps_it_after_the_release"),
     (Flaw::NewTokenOnReentry, &["reentry"], "from_another_keeper"),
     (Flaw::OneReleaseFreesAll, &["reentry"], "elsewhere_keeps_it_when_the_first_lets_go"),
 ];

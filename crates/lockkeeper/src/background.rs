@@ -20,9 +20,13 @@
 //! multi-thread runtime does; a current-thread one only inside a `block_on`, which may be over.
 //! A connection that ends with its runtime is made anew as after any other break.
 
+use crate::backend::{Backend, Grant};
+use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::completing::Completing;
 use crate::error::{Error, ErrorKind, Result};
+use crate::patience::{Patience, RetryUntilExpiry};
+use crate::release::Release;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -32,18 +36,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// How long a caller's runtime may take to begin with a connection before that is made here.
-#[cfg_attr(
-    not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
-    allow(dead_code, reason = "only stores on a network have connections")
-)]
 const PROMPT: Duration = Duration::from_millis(200);
 
 /// Where the background work of a keeper and its backend runs. Clones share it.
 ///
+/// A backend gets it with [`Backend::attach`](crate::backend::Backend::attach). Its drivers and
+/// connections live here: callers' runtimes may end at any time.
+///
 /// The thread starts when it is first needed, and ends when the last clone is gone and the last
 /// task is done.
 #[derive(Clone)]
-pub(crate) struct Background(Arc<Shared>);
+pub struct Background(Arc<Shared>);
 
 struct Shared {
     own: OnceLock<Handle>,
@@ -57,7 +60,8 @@ struct Shared {
 }
 
 impl Background {
-    pub(crate) fn new() -> Self {
+    /// One whose connections may live on the runtimes of its callers.
+    pub fn new() -> Self {
         Self::welcoming(true)
     }
 
@@ -132,7 +136,7 @@ impl Background {
     }
 
     /// Runs `work` to its end; [`Keeper::close`](crate::Keeper::close) waits for it.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.handle() {
             Ok(handle) => drop(self.0.tasks.spawn_on(work, &handle)),
             Err(error) => tracing::error!(%error, "work in the background was left undone"),
@@ -140,7 +144,7 @@ impl Background {
     }
 
     /// Runs `work` for as long as the thread is there; nobody waits for it.
-    pub(crate) fn drive(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn drive(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.handle() {
             Ok(handle) => drop(handle.spawn(work)),
             Err(error) => tracing::error!(%error, "work in the background was left undone"),
@@ -157,12 +161,12 @@ impl Background {
     }
 
     /// Makes something that has tasks or sockets of its own, such as a connection, where it is
-    /// best off: on the caller's runtime, or here.
-    #[cfg_attr(
-        not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
-        allow(dead_code, reason = "only stores on a network have connections")
-    )]
-    pub(crate) async fn settle<T, F>(&self, make: impl Fn() -> F) -> Result<T>
+    /// best off: on the caller's runtime, or here. `make` is called again if that runtime ends
+    /// before it is through.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when the system gives no thread.
+    pub async fn settle<T, F>(&self, make: impl Fn() -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -179,6 +183,58 @@ impl Background {
         made.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the background thread ended").caused_by(error)
         })
+    }
+
+    /// Makes `claim` at `backend` and waits for the outcome until `limit`. What takes longer is
+    /// finished here, and whatever it wins is given back: how a wrapper goes on without a member
+    /// that is slow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when it took longer; else what the backend said, and then what
+    /// the claim may have left in the store is withdrawn.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what is under way is finished, and given back.
+    pub async fn acquire_within(
+        &self,
+        backend: Arc<dyn Backend>,
+        claim: Claim,
+        patience: &Patience,
+        limit: Duration,
+    ) -> Result<Option<Grant>> {
+        let part = Arc::new(patience.within(limit));
+        let (answer, answered) = oneshot::channel();
+        let (asked, asking) = (backend.clone(), part.clone());
+        let home = self.clone();
+        self.spawn(async move {
+            let outcome = asked.acquire(&claim, &asking).await;
+            if outcome.as_ref().is_err_and(Error::leaves_doubt) {
+                home.withdraw(asked.clone(), claim.clone());
+            }
+            // Nobody waits for it any more: what it won is given back.
+            if let Err(Ok(Some(grant))) = answer.send(outcome) {
+                give_back(grant, &claim).await;
+            }
+        });
+        let too_late = (Moment::now() + limit).reached();
+        let outcome = tokio::select! {
+            biased;
+            outcome = answered => outcome.ok(),
+            () = too_late => None,
+        };
+        outcome.unwrap_or_else(|| {
+            let message = format!("{backend} did not answer within {limit:.1?}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    /// Takes back what a claim may have left whose answer was lost, for as long as the store may
+    /// keep it.
+    pub fn withdraw(&self, backend: Arc<dyn Backend>, claim: Claim) {
+        self.spawn(async move {
+            let mut retry = RetryUntilExpiry::of(&claim);
+            while backend.withdraw(&claim).await.is_err() && retry.again().await {}
+        });
     }
 
     /// Waits for the work under way, until `limit`; whether all of it is through.
@@ -202,11 +258,17 @@ impl Background {
     }
 }
 
+/// Gives back what nobody waits for.
+async fn give_back(mut grant: Grant, claim: &Claim) {
+    let mut retry = RetryUntilExpiry::of(claim);
+    while let Err(error) = grant.lease.release(&Release::now()).await {
+        if error.kind() == ErrorKind::Lost || !retry.again().await {
+            return;
+        }
+    }
+}
+
 /// What became of `work` on `runtime`; `None` if that is over, or does not begin in time.
-#[cfg_attr(
-    not(any(feature = "etcd", feature = "redis", feature = "zookeeper")),
-    allow(dead_code, reason = "only stores on a network have connections")
-)]
 async fn promptly<T, F>(runtime: &Handle, work: F) -> Option<T>
 where
     T: Send + 'static,
@@ -223,6 +285,12 @@ where
         () = limit.reached() => return None,
     }
     task.await.ok()
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Drop for Shared {

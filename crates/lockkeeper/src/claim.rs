@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -78,6 +79,18 @@ impl fmt::Display for Mode {
     }
 }
 
+/// Which of the keeper's handles a claim was made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Primitive {
+    /// [`Keeper::lock`](crate::Keeper::lock), also for several at once and for elections.
+    Lock,
+    /// One side of [`Keeper::rw_lock`](crate::Keeper::rw_lock).
+    RwLock,
+    /// [`Keeper::semaphore`](crate::Keeper::semaphore).
+    Semaphore,
+}
+
 /// Who holds a lock, as far as re-entry goes.
 ///
 /// An owner that holds a name and asks for it again gets it at once, with the same token, and
@@ -147,8 +160,8 @@ impl fmt::Display for Owner {
 pub struct FencingToken(NonZeroU64);
 
 impl FencingToken {
-    /// How far apart the tokens of two grants are, except on Redis, where they are its clock in
-    /// microseconds, or a little above the last.
+    /// How far apart the tokens of two grants are in a store that counts changes instead of time:
+    /// see [`from_revision`](Self::from_revision).
     pub const STEP: u64 = 1024;
 
     /// The token with this number; `None` for zero.
@@ -161,13 +174,25 @@ impl FencingToken {
         self.0.get()
     }
 
-    /// The token after `last`, in a store whose wall clock reads `now_ms`.
+    /// The token after `last`, in a store whose wall clock reads `now_us` microseconds.
     ///
     /// The clock makes tokens grow even when the store forgot `last`; `last` makes them grow
-    /// even when the clock goes back.
-    pub fn after(last: u64, now_ms: u64) -> Self {
-        let number = last.saturating_add(Self::STEP).max(now_ms.saturating_mul(Self::STEP));
+    /// even when the clock goes back. Every store that has a clock of its own counts in this unit,
+    /// so that tokens go on growing when one moves from one to another.
+    pub fn after(last: u64, now_us: u64) -> Self {
+        let number = last.saturating_add(1).max(now_us);
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// The token of a grant made by the change with this number, in a store that counts changes:
+    /// etcd's revision, ZooKeeper's transaction. The numbers between two tokens are left free for
+    /// whoever has to put one above another without asking the store.
+    ///
+    /// `None` for a number that is not positive, or so large that the token would not be exact in
+    /// JSON.
+    pub fn from_revision(revision: i64) -> Option<Self> {
+        let number = u64::try_from(revision).ok()?.checked_mul(Self::STEP)?;
+        Self::new(number).filter(|_| number < 1 << 53)
     }
 }
 
@@ -185,6 +210,20 @@ impl ClaimId {
     /// A number below `of` that differs between claims made one after another.
     pub(crate) fn spread(self, of: u32) -> u32 {
         u32::try_from(self.0 % u128::from(of)).unwrap_or_default()
+    }
+}
+
+/// As [`Display`](fmt::Display) writes it: 32 hexadecimal digits.
+impl FromStr for ClaimId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        number.map(Self).ok_or_else(|| {
+            let message = format!("{text:?} is not the id of a claim: 32 hexadecimal digits");
+            Error::new(ErrorKind::Config, message)
+        })
     }
 }
 
@@ -244,15 +283,16 @@ pub struct Claim {
     pub name: Name,
     /// How it is shared.
     pub mode: Mode,
-    /// Whether it is one side of a read-write lock. To us an exclusive claim is the same either
-    /// way; it matters to recipes that share locks with libraries which keep the two apart.
-    pub sided: bool,
+    /// What the caller asked for. To us the write side of a read-write lock is an exclusive claim
+    /// like that of a lock; it matters to recipes that share locks with libraries which keep the
+    /// two apart.
+    pub primitive: Primitive,
     /// Whose claims count as one.
     pub owner: Owner,
     /// How long the store keeps the claim without a renewal.
     pub ttl: Duration,
     /// Who asks, for people: `user@host pid 4242`.
-    pub whom: Arc<str>,
+    pub identity: Arc<str>,
     /// Free text shown to those who wait.
     pub note: Arc<str>,
 }
@@ -294,10 +334,14 @@ mod tests {
 
     #[test]
     fn tokens_grow_by_counter_and_by_clock_and_stay_exact_in_javascript() {
-        assert_eq!(FencingToken::after(5000, 0).get(), 6024);
-        assert_eq!(FencingToken::after(0, 7).get(), 7168);
-        let year_2200_ms = 7_258_118_400_000;
-        assert!(FencingToken::after(0, year_2200_ms).get() < 1 << 53);
+        assert_eq!(FencingToken::after(5000, 0).get(), 5001);
+        assert_eq!(FencingToken::after(0, 7).get(), 7);
+        let year_2200_us = 7_258_118_400_000_000;
+        assert!(FencingToken::after(0, year_2200_us).get() < 1 << 53);
+        assert_eq!(FencingToken::from_revision(3), FencingToken::new(3072));
+        assert_eq!(FencingToken::from_revision(0), None);
+        assert_eq!(FencingToken::from_revision(-1), None);
+        assert_eq!(FencingToken::from_revision(i64::MAX), None);
     }
 
     #[test]
@@ -305,7 +349,12 @@ mod tests {
         let ids = ClaimIds::new().unwrap();
         assert_ne!(ids.next(), ids.next());
         assert_ne!(ids.next(), ClaimIds::new().unwrap().next());
-        assert_eq!(ids.next().to_string().len(), 32);
+        let id = ids.next();
+        assert_eq!(id.to_string().parse::<ClaimId>().unwrap(), id);
+        for wrong in ["", "1", "+0000000000000000000000000000001", &"f".repeat(33), &"g".repeat(32)]
+        {
+            assert_eq!(wrong.parse::<ClaimId>().unwrap_err().kind(), ErrorKind::Config, "{wrong}");
+        }
     }
 
     #[test]

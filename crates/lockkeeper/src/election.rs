@@ -3,7 +3,7 @@
 use crate::backend::LockView;
 use crate::claim::{FencingToken, Mode, Owner};
 use crate::completing::Entered;
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -39,7 +39,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Election {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     name: String,
     terms: Terms,
 }
@@ -51,7 +51,7 @@ pub struct Leader {
     /// The leader's owner id.
     pub owner: Owner,
     /// The leader for people: `user@host pid 4242`.
-    pub whom: String,
+    pub identity: String,
     /// What the leader said when campaigning.
     pub note: String,
     /// Grows with every change of leader.
@@ -59,8 +59,8 @@ pub struct Leader {
 }
 
 impl Election {
-    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        Self { core: core.clone(), name: name.to_owned(), terms: Terms::default() }
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
+        Self { engine: engine.clone(), name: name.to_owned(), terms: Terms::default() }
     }
 
     terms_setters!();
@@ -112,22 +112,22 @@ impl Election {
     pub fn observe(&self) -> Result<impl Stream<Item = Result<Option<Leader>>> + Send + use<>> {
         let name = Name::new(&self.name)?;
         self.check()?;
-        if self.core.backend.inspector().is_none() {
-            return Err(unsupported(&self.core, "way to list holders", |c| c.fencing));
+        if self.engine.backend.inspector().is_none() {
+            return Err(unsupported(&self.engine, "way to list holders", |c| c.fencing));
         }
-        let core = self.core.clone();
+        let engine = self.engine.clone();
         // Whether anyone has looked yet, and whom they saw.
         let start: (bool, Option<Option<Leader>>) = (false, None);
         Ok(stream::unfold(start, move |(mut looked, seen)| {
-            let (core, name) = (core.clone(), name.clone());
+            let (engine, name) = (engine.clone(), name.clone());
             async move {
-                let runtime = core.background.handle().ok()?;
+                let runtime = engine.background.handle().ok()?;
                 let look = async move {
                     loop {
                         if std::mem::replace(&mut looked, true) {
                             tokio::time::sleep(GLANCE).await;
                         }
-                        match core.backend.inspector()?.show(&name).await {
+                        match engine.backend.inspector()?.show(&name).await {
                             Ok(view) => {
                                 let leader = leader_of(view);
                                 if seen.as_ref() != Some(&leader) {
@@ -144,21 +144,23 @@ impl Election {
     }
 
     fn check(&self) -> Result<()> {
-        match self.core.backend.capability().fencing {
+        match self.engine.backend.capability().fencing {
             true => Ok(()),
-            false => Err(unsupported(&self.core, "fencing tokens, which terms are", |c| c.fencing)),
+            false => {
+                Err(unsupported(&self.engine, "fencing tokens, which terms are", |c| c.fencing))
+            }
         }
     }
 
     fn candidacy(&self) -> Lock {
-        Lock::new(&self.core, &self.name, Mode::Exclusive, self.terms.clone())
+        Lock::new(&self.engine, &self.name, Mode::Exclusive, self.terms.clone())
     }
 }
 
 fn leader_of(view: LockView) -> Option<Leader> {
     let holder = view.holders.into_iter().next()?;
-    let (owner, whom, note) = (holder.owner, holder.whom, holder.note);
-    Some(Leader { owner, whom, note, term: holder.token? })
+    let (owner, identity, note) = (holder.owner, holder.identity, holder.note);
+    Some(Leader { owner, identity, note, term: holder.token? })
 }
 
 /// The office of leader, held.

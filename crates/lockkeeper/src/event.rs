@@ -37,13 +37,13 @@ pub struct Event {
     /// The grant's token, once there is one.
     pub token: Option<FencingToken>,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// The claim has to wait.
     Queued {
         /// Its place, counted from 1; `None` where the store keeps no queue.
@@ -53,27 +53,10 @@ pub enum What {
     Acquired,
     /// The store extended the claim.
     Renewed,
-    /// The store no longer has the claim, or it was held as long as it may be.
-    Lost(LossReason),
     /// The claim was given back.
     Released,
-    /// No renewal was answered in time, so the claim ended by our own clock.
-    Expired,
-    /// Someone took the claim away.
-    Broken {
-        /// Why, in their words.
-        reason: String,
-    },
-}
-
-impl What {
-    pub(crate) fn of_loss(reason: &LossReason) -> Self {
-        match reason {
-            LossReason::Expired => Self::Expired,
-            LossReason::Broken { reason } => Self::Broken { reason: reason.clone() },
-            other => Self::Lost(other.clone()),
-        }
-    }
+    /// The claim is held no longer, and was not given back.
+    Lost(LossReason),
 }
 
 /// A stream of [`Event`]s; see [`Keeper::events`](crate::Keeper::events).
@@ -126,16 +109,14 @@ impl EventSink {
         Events(BroadcastStream::new(self.0.subscribe()))
     }
 
-    pub(crate) fn emit(&self, claim: &Claim, token: Option<FencingToken>, what: What) {
+    pub(crate) fn emit(&self, claim: &Claim, token: Option<FencingToken>, kind: EventKind) {
         let (name, number) = (claim.name.as_str(), token.map(FencingToken::get));
-        match &what {
-            What::Queued { place } => tracing::debug!(name, place, "queued"),
-            What::Acquired => tracing::debug!(name, token = number, "acquired"),
-            What::Renewed => tracing::trace!(name, token = number, "renewed"),
-            What::Released => tracing::debug!(name, token = number, "released"),
-            What::Lost(reason) => tracing::warn!(name, token = number, %reason, "lost"),
-            What::Expired => tracing::warn!(name, token = number, "expired"),
-            What::Broken { reason } => tracing::warn!(name, token = number, reason, "broken"),
+        match &kind {
+            EventKind::Queued { place } => tracing::debug!(name, place, "queued"),
+            EventKind::Acquired => tracing::debug!(name, token = number, "acquired"),
+            EventKind::Renewed => tracing::trace!(name, token = number, "renewed"),
+            EventKind::Released => tracing::debug!(name, token = number, "released"),
+            EventKind::Lost(reason) => tracing::warn!(name, token = number, %reason, "lost"),
         }
         if self.0.receiver_count() > 0 {
             let event = Event {
@@ -145,7 +126,7 @@ impl EventSink {
                 owner: claim.owner.clone(),
                 note: claim.note.clone(),
                 token,
-                what,
+                kind,
             };
             // Fails when the last reader left just now, which is no concern of ours.
             let _ = self.0.send(event);

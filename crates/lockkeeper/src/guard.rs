@@ -4,9 +4,10 @@ use crate::claim::{FencingToken, Mode, Owner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::loss::LossReason;
+use crate::lost::Lost;
 use crate::name::Name;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -35,15 +36,13 @@ pub struct Guard {
     hold: Option<Arc<Hold>>,
     /// Whether it reached the caller, who has not said that no work was done.
     handed_out: bool,
-    /// Made when first asked for: a child of the hold's own, so that cancelling it does no harm.
-    lost: OnceLock<CancellationToken>,
 }
 
 impl Guard {
     /// Takes over one stake in `hold`. Until it is [handed out](Self::hand_out), its end leaves no
     /// `min_hold` to be served.
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold: Some(hold), handed_out: false, lost: OnceLock::new() }
+        Self { hold: Some(hold), handed_out: false }
     }
 
     /// Marks it as one that reaches its caller: done last, where nothing can go wrong any more.
@@ -88,9 +87,9 @@ impl Guard {
         self.hold().token()
     }
 
-    /// Cancelled once, when the claim is lost. Cancelling it yourself has no effect on the lock.
+    /// Resolves when the claim is lost.
     ///
-    /// It is cancelled before anyone else can be granted the name, also while the store does
+    /// It does so before anyone else can be granted the name, also while the store does
     /// not answer; but a process that is paused learns of it only when it goes on. That is what
     /// the [`token`](Self::token) is for.
     ///
@@ -100,12 +99,12 @@ impl Guard {
     /// let guard = keeper.lock("orders/42").acquire().await?;
     /// tokio::select! {
     ///     () = async { /* the work */ } => {}
-    ///     () = guard.lost().cancelled() => eprintln!("lost: {:?}", guard.lost_reason()),
+    ///     () = guard.lost() => eprintln!("lost: {:?}", guard.lost_reason()),
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn lost(&self) -> &CancellationToken {
-        self.lost.get_or_init(|| self.hold().lost().child_token())
+    pub fn lost(&self) -> Lost {
+        Lost::new(self.hold().lost())
     }
 
     /// Has `signal` cancelled when the claim is lost, at once if it is already.
@@ -211,9 +210,9 @@ impl Guard {
     /// Cancel safe: once called, the release goes on in the background.
     pub async fn release(self) -> Result<()> {
         let hold = self.into_hold();
-        let core = hold.core().clone();
+        let engine = hold.engine().clone();
         let span = tracing::debug_span!("release", name = hold.claim().name.as_str());
-        core.completing(hold.release().instrument(span))?.await
+        engine.completing(hold.release().instrument(span))?.await
     }
 
     /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.

@@ -1,16 +1,18 @@
 //! One held claim: its clock, its renewal, its loss, its release. The only place that renews.
 
 mod ending;
+mod lease_slot;
 
+use crate::alarm::{Alarm, Signal};
 use crate::backend::{Grant, Lease, Standing};
 use crate::claim::{Claim, FencingToken};
 use crate::clock::Moment;
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::What;
-use crate::loss::{Alarm, LossReason};
+use crate::event::EventKind;
+use crate::hold::lease_slot::{Afterwards, Slot, Teller};
+use crate::loss::LossReason;
 use crate::reentry::Leaving;
-use crate::slot::{Afterwards, Slot, Teller};
 use std::fmt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,7 +27,7 @@ pub(crate) struct Bounds {
 }
 
 pub(crate) struct Hold {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     claim: Claim,
     token: Option<FencingToken>,
     acquired: Moment,
@@ -48,7 +50,7 @@ struct State {
     told: usize,
     /// The store could not be asked when it last should have been.
     endangered: bool,
-    /// Where the rounds will find this hold next.
+    /// When the scheduler looks at this hold next.
     next_visit: Option<Moment>,
     /// While the claim is on its way out: keeps its owner from entering it again.
     leaving: Option<Leaving>,
@@ -77,9 +79,9 @@ pub(crate) fn validity(ttl: Duration) -> Duration {
 }
 
 impl Hold {
-    /// `None` when the grant came so late that it is over already.
+    /// The lease back when the grant came so late that it is over already.
     pub(crate) fn begin(
-        core: &Arc<Core>,
+        engine: &Arc<Engine>,
         claim: Claim,
         grant: Grant,
         bounds: Bounds,
@@ -104,7 +106,7 @@ impl Hold {
             signals: Vec::new(),
         };
         let hold = Arc::new(Self {
-            core: core.clone(),
+            engine: engine.clone(),
             claim,
             token: grant.token,
             acquired: now,
@@ -114,7 +116,7 @@ impl Hold {
             state: Mutex::new(state),
         });
         let mut lease = grant.lease;
-        lease.watch(Alarm::of(&hold));
+        lease.watch(alarm_of(&hold));
         {
             let mut state = hold.state();
             state.lease = Slot::Here(lease);
@@ -123,7 +125,7 @@ impl Hold {
                 hold.schedule(&mut state);
             }
         }
-        core.events.emit(&hold.claim, hold.token, What::Acquired);
+        engine.events.emit(&hold.claim, hold.token, EventKind::Acquired);
         Ok(hold)
     }
 
@@ -135,8 +137,8 @@ impl Hold {
         self.token
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Cancelled on loss.
@@ -214,19 +216,19 @@ impl Hold {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the hold on the keeper's rounds for the next time something is due.
+    /// Schedules the hold for the next time something is due.
     fn schedule(self: &Arc<Self>, state: &mut State) {
         let mut due = state.deadline.min(self.latest_end());
         if matches!(state.lease, Slot::Here(_)) {
             due = due.min(state.renew_at);
         }
         let previous = state.next_visit.replace(due);
-        self.core.rounds.put(self, previous, due);
+        self.engine.scheduler.put(self, previous, due);
     }
 
     fn unschedule(self: &Arc<Self>, state: &mut State) {
         if let Some(due) = state.next_visit.take() {
-            self.core.rounds.strike(self, due);
+            self.engine.scheduler.strike(self, due);
         }
     }
 
@@ -252,7 +254,7 @@ impl Hold {
         self.schedule(&mut state);
         drop(state);
         if let Some(lease) = lease {
-            self.core.spawn(self.clone().renew(lease));
+            self.engine.spawn(self.clone().renew(lease));
         }
     }
 
@@ -320,7 +322,7 @@ impl Hold {
                 state.endangered = false;
                 self.schedule(&mut state);
                 drop(state);
-                self.core.events.emit(&self.claim, self.token, What::Renewed);
+                self.engine.events.emit(&self.claim, self.token, EventKind::Renewed);
                 return None;
             }
             Ok(_) => {}
@@ -354,15 +356,15 @@ impl Hold {
             }
             (state.lost.clone(), std::mem::take(&mut state.signals), abandoned)
         };
-        self.core.reentry.forget(self);
+        self.engine.reentry.forget(self);
         // Outside the lock: cancelling runs the wakers of whoever waits.
         lost.iter().for_each(CancellationToken::cancel);
         for signal in signals.iter().filter_map(Weak::upgrade) {
             signal.cancel();
         }
-        self.core.events.emit(&self.claim, self.token, What::of_loss(&reason));
+        self.engine.events.emit(&self.claim, self.token, EventKind::Lost(reason));
         if let Some(lease) = abandoned {
-            self.core.spawn(self.clone().give_back_quietly(lease));
+            self.engine.spawn(self.clone().give_back_quietly(lease));
         }
     }
 }
@@ -380,9 +382,21 @@ impl Drop for Renewal {
         let Some(lease) = self.lease.take() else { return };
         let cut_off = Error::new(ErrorKind::Unavailable, "the runtime ended");
         if let Some((lease, told)) = self.hold.settle(lease, self.sent, Err(cut_off)) {
-            self.hold.core.spawn(self.hold.clone().give_back_and_tell(lease, told));
+            self.hold.engine.spawn(self.hold.clone().give_back_and_tell(lease, told));
         }
     }
+}
+
+/// Tells `hold`, for as long as it is there.
+fn alarm_of(hold: &Arc<Hold>) -> Alarm {
+    let hold = Arc::downgrade(hold);
+    Alarm::new(move |signal| {
+        let Some(hold) = hold.upgrade() else { return };
+        match signal {
+            Signal::Lost(reason) => hold.lose(reason),
+            Signal::InJeopardy => hold.endanger(),
+        }
+    })
 }
 
 /// A third of what the claim is valid for after `sent`, less up to a tenth of that so that claims

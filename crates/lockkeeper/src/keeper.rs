@@ -2,19 +2,19 @@
 
 use crate::backend::{Backend, Capability, Inspector, LockView};
 use crate::background::Background;
-use crate::claim::{FencingToken, Mode, Owner};
+use crate::claim::{FencingToken, Mode, Owner, Primitive};
 use crate::clock::Moment;
-use crate::core::Core;
 use crate::election::Election;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
+use crate::identity::identity;
 use crate::lock::Lock;
 use crate::multi::Multi;
 use crate::name::Name;
 use crate::patience::OUTAGE;
 use crate::rw_lock::RwLock;
 use crate::terms::{LONGEST_NOTE, Terms, unsupported};
-use crate::whom::whom;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Keeper {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
 }
 
 impl Keeper {
@@ -61,19 +61,20 @@ impl Keeper {
         background: Background,
         outage: Duration,
     ) -> Result<Self> {
-        Ok(Self { core: Arc::new(Core::new(backend, whom(), background, outage)?) })
+        backend.attach(&background);
+        Ok(Self { engine: Arc::new(Engine::new(backend, identity(), background, outage)?) })
     }
 
     /// A lock that one holds at a time.
     ///
     /// A bad name is reported when the lock is acquired.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(&self.core, name, Mode::Exclusive, Terms::default())
+        Lock::new(&self.engine, name, Mode::Exclusive, Terms::default())
     }
 
     /// A lock that many may read or one may write.
     pub fn rw_lock(&self, name: &str) -> RwLock {
-        RwLock::new(&self.core, name)
+        RwLock::new(&self.engine, name)
     }
 
     /// A lock that `permits` may hold at a time. Should callers disagree on the number, the
@@ -88,46 +89,47 @@ impl Keeper {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
-        Lock::new(&self.core, name, Mode::Permit { of: permits }, Terms::default())
+        let terms = Terms { primitive: Primitive::Semaphore, ..Terms::default() };
+        Lock::new(&self.engine, name, Mode::Permit { of: permits }, terms)
     }
 
     /// Several locks, taken all or none, always in one order.
     pub fn multi<S: AsRef<str>>(&self, names: impl IntoIterator<Item = S>) -> Multi {
         let names = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
-        Multi::new(&self.core, names)
+        Multi::new(&self.engine, names)
     }
 
     /// An election of one leader at a time.
     pub fn election(&self, name: &str) -> Election {
-        Election::new(&self.core, name)
+        Election::new(&self.engine, name)
     }
 
     /// A new owner, different from every other even if of the same label. See [`Owner`].
     pub fn owner(&self, label: &str) -> Owner {
         let label: String = label.chars().filter(|c| !c.is_control()).take(40).collect();
-        Owner::from_id(format!("{label}-{}", self.core.ids.next()))
+        Owner::from_id(format!("{label}-{}", self.engine.ids.next()))
     }
 
     /// What the store behind this keeper promises.
     pub fn capability(&self) -> Capability {
-        self.core.backend.capability()
+        self.engine.backend.capability()
     }
 
     /// What happens to the claims of this keeper from now on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
-    /// use lockkeeper::event::What;
+    /// use lockkeeper::event::EventKind;
     ///
     /// let keeper = lockkeeper::connect("memory:").await?;
     /// let mut events = keeper.events();
     /// keeper.lock("orders/42").acquire().await?.release().await?;
-    /// assert_eq!(events.next().await.unwrap().what, What::Acquired);
-    /// assert_eq!(events.next().await.unwrap().what, What::Released);
+    /// assert_eq!(events.next().await.unwrap().kind, EventKind::Acquired);
+    /// assert_eq!(events.next().await.unwrap().kind, EventKind::Released);
     /// # Ok(()) }
     /// ```
     pub fn events(&self) -> Events {
-        self.core.events.subscribe()
+        self.engine.events.subscribe()
     }
 
     /// Every name that is held or waited for and starts with `prefix`.
@@ -136,7 +138,7 @@ impl Keeper {
     /// `Unsupported` where the store cannot tell; else what the store said.
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let prefix = prefix.to_owned();
-        self.ask(|core| async move { inspector(&core)?.list(&prefix).await }).await
+        self.ask(|engine| async move { inspector(&engine)?.list(&prefix).await }).await
     }
 
     /// Who holds `name` and who waits for it.
@@ -145,7 +147,7 @@ impl Keeper {
     /// As [`list`](Self::list).
     pub async fn show(&self, name: &str) -> Result<LockView> {
         let name = Name::new(name)?;
-        self.ask(|core| async move { inspector(&core)?.show(&name).await }).await
+        self.ask(|engine| async move { inspector(&engine)?.show(&name).await }).await
     }
 
     /// Takes `name` from the holder with `token`, and lets the next one in at once.
@@ -163,8 +165,8 @@ impl Keeper {
             return Err(Error::new(ErrorKind::Config, message));
         }
         let reason = reason.to_owned();
-        self.ask(|core| async move {
-            match inspector(&core)?.break_hold(&name, token, &reason).await? {
+        self.ask(|engine| async move {
+            match inspector(&engine)?.break_hold(&name, token, &reason).await? {
                 true => Ok(()),
                 false => Err(Error::new(
                     ErrorKind::NotHeld,
@@ -197,23 +199,22 @@ impl Keeper {
         if count == 0 {
             return Err(Error::new(ErrorKind::Config, "at least one number is reserved"));
         }
-        self.ask(|core| async move {
-            let sequencer = core.backend.sequencer().ok_or_else(|| {
-                let message = format!("{} keeps no count: memory: and redis: do", core.backend);
-                Error::new(ErrorKind::Unsupported, message)
-            })?;
+        self.ask(|engine| async move {
+            let sequencer = engine.backend.sequencer();
+            let sequencer = sequencer
+                .ok_or_else(|| unsupported(&engine, "count of numbers", |c| c.sequences))?;
             sequencer.reserve(&name, count, floor).await
         })
         .await
     }
 
     /// Asks the store something, on whatever executor.
-    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Core>) -> F) -> Result<T>
+    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Engine>) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.core.completing(question(self.core.clone()))?.await
+        self.engine.completing(question(self.engine.clone()))?.await
     }
 
     /// Waits until every release and withdrawal under way in the background is through, and then,
@@ -226,31 +227,33 @@ impl Keeper {
     /// # Cancel safety
     /// Cancel safe: the work goes on.
     pub async fn close(&self, limit: Duration) -> bool {
-        if !self.core.background.is_started() {
+        if !self.engine.background.is_started() {
             // Never used, so nothing is under way.
             return true;
         }
-        let core = self.core.clone();
+        let engine = self.engine.clone();
         let until = Moment::now() + limit;
-        let closing = self.core.completing(async move {
-            let idle = core.background.idle(limit).await;
-            idle && (!core.rounds.is_empty() || core.backend.close().await.is_ok())
+        let closing = self.engine.completing(async move {
+            let idle = engine.background.idle(limit).await;
+            idle && (!engine.scheduler.is_empty() || engine.backend.close().await.is_ok())
         });
         // Not counted among the work that it waits for: it is polled here.
         match closing {
-            Ok(closing) => self.core.by(Some(until), closing).await.ok().flatten().unwrap_or(false),
+            Ok(closing) => {
+                self.engine.by(Some(until), closing).await.ok().flatten().unwrap_or(false)
+            }
             Err(_) => false,
         }
     }
 }
 
-fn inspector(core: &Core) -> Result<&dyn Inspector> {
-    let inspector = core.backend.inspector();
-    inspector.ok_or_else(|| unsupported(core, "way to list holders", |c| c.fencing))
+fn inspector(engine: &Engine) -> Result<&dyn Inspector> {
+    let inspector = engine.backend.inspector();
+    inspector.ok_or_else(|| unsupported(engine, "way to list holders", |c| c.inspects))
 }
 
 impl std::fmt::Display for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.core.backend.fmt(f)
+        self.engine.backend.fmt(f)
     }
 }

@@ -27,6 +27,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+mod alarm;
 pub mod backend;
 mod background;
 pub mod blocking;
@@ -35,36 +36,40 @@ mod claim;
 mod clock;
 mod completing;
 mod connect;
-mod core;
 mod election;
+mod engine;
 mod error;
 pub mod event;
 pub mod fence;
 mod guard;
 mod hold;
+mod identity;
 mod keeper;
 mod lock;
 mod loss;
+mod lost;
 mod multi;
 mod name;
 mod patience;
+mod recipes;
 mod reentry;
-mod rounds;
+mod release;
 mod rw_lock;
-mod slot;
+mod scheduler;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod whom;
 
 pub use claim::{FencingToken, Mode, Owner};
-pub use connect::{Recipe, connect, open, recipes};
+pub use connect::{connect, open};
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Result};
 pub use guard::Guard;
 pub use keeper::Keeper;
 pub use lock::Lock;
 pub use loss::LossReason;
+pub use lost::Lost;
 pub use multi::{Multi, MultiGuard};
 pub use name::Name;
+pub use recipes::{Recipe, recipes};
 pub use rw_lock::RwLock;

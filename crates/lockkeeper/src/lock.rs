@@ -3,7 +3,7 @@
 use crate::backend::line_of;
 use crate::claim::Mode;
 use crate::clock::Moment;
-use crate::core::{Core, GRACE};
+use crate::engine::{Engine, GRACE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::name::Name;
@@ -23,15 +23,15 @@ use std::time::Duration;
 /// [`try_acquire`](Self::try_acquire) does not overtake those who wait.
 #[derive(Debug, Clone)]
 pub struct Lock {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     name: String,
     mode: Mode,
     terms: Terms,
 }
 
 impl Lock {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, mode: Mode, terms: Terms) -> Self {
-        Self { core: core.clone(), name: name.to_owned(), mode, terms }
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str, mode: Mode, terms: Terms) -> Self {
+        Self { engine: engine.clone(), name: name.to_owned(), mode, terms }
     }
 
     terms_setters!();
@@ -110,30 +110,30 @@ impl Lock {
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
         let patience = Patience::until(Some(Moment::now() + limit));
         let name = Name::new(&self.name)?;
-        let attempt = self.terms.attempt(&self.core, name.clone(), self.mode)?;
+        let attempt = self.terms.attempt(&self.engine, name.clone(), self.mode)?;
         let mut place = None;
-        match self.core.acquire(attempt, patience, &mut place).await? {
+        match self.engine.acquire(attempt, patience, &mut place).await? {
             Some(guard) => Ok(guard.hand_out()),
-            None => Err(timed_out(&self.core, &name, limit, place).await),
+            None => Err(timed_out(&self.engine, &name, limit, place).await),
         }
     }
 
     async fn contend(&self, patience: Patience) -> Result<Option<Guard>> {
-        let attempt = self.terms.attempt(&self.core, Name::new(&self.name)?, self.mode)?;
-        Ok(self.core.acquire(attempt, patience, &mut None).await?.map(Guard::hand_out))
+        let attempt = self.terms.attempt(&self.engine, Name::new(&self.name)?, self.mode)?;
+        Ok(self.engine.acquire(attempt, patience, &mut None).await?.map(Guard::hand_out))
     }
 }
 
 /// The error that says whom we waited for in vain.
 pub(crate) async fn timed_out(
-    core: &Arc<Core>,
+    engine: &Arc<Engine>,
     name: &Name,
     limit: Duration,
     place: Option<usize>,
 ) -> Error {
     let mut error =
         Error::new(ErrorKind::TimedOut, format!("{name:?} was not free within {limit:?}"));
-    if let Some(line) = holders_line(core, name).await {
+    if let Some(line) = holders_line(engine, name).await {
         error = error.with("holder", line);
     }
     match place {
@@ -143,10 +143,10 @@ pub(crate) async fn timed_out(
 }
 
 /// Who holds `name`, if the store says so in a moment.
-async fn holders_line(core: &Arc<Core>, name: &Name) -> Option<String> {
-    core.backend.inspector()?;
-    let (asked, name) = (core.clone(), name.clone());
-    let work = core
+async fn holders_line(engine: &Arc<Engine>, name: &Name) -> Option<String> {
+    engine.backend.inspector()?;
+    let (asked, name) = (engine.clone(), name.clone());
+    let work = engine
         .completing(async move { line_of(&asked.backend.inspector()?.holders(&name).await.ok()?) });
-    core.by(Some(Moment::now() + GRACE), work.ok()?).await.ok()??
+    engine.by(Some(Moment::now() + GRACE), work.ok()?).await.ok()??
 }

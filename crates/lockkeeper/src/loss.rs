@@ -1,9 +1,7 @@
-//! How a claim that was held comes to be lost, and who says so.
+//! How a claim that was held comes to be lost.
 
 use crate::error::{Error, ErrorKind};
-use crate::hold::Hold;
 use std::fmt;
-use std::sync::{Arc, Weak};
 
 /// Why a claim that was held is no longer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,37 +35,5 @@ impl fmt::Display for LossReason {
             Self::Broken { reason } => write!(f, "it was broken: {reason}"),
             Self::HeldTooLong => f.write_str("it was held as long as max_hold allows"),
         }
-    }
-}
-
-/// Rung by a backend whose store says that a claim is gone.
-///
-/// Cheap, callable from any thread, without effect once the claim is released or lost.
-pub struct Alarm(Weak<Hold>);
-
-impl Alarm {
-    pub(crate) fn of(hold: &Arc<Hold>) -> Self {
-        Self(Arc::downgrade(hold))
-    }
-
-    /// Says that the claim is gone.
-    pub fn ring(&self, reason: LossReason) {
-        if let Some(hold) = self.0.upgrade() {
-            hold.lose(reason);
-        }
-    }
-
-    /// Says that the store cannot be reached, so that it is not known how the claim stands. It
-    /// is renewed at once, and in jeopardy until that is answered.
-    pub fn endanger(&self) {
-        if let Some(hold) = self.0.upgrade() {
-            hold.endanger();
-        }
-    }
-}
-
-impl fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Alarm")
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::claim::{FencingToken, Mode};
 use crate::clock::Moment;
-use crate::core::{AllAtOnce, Core};
+use crate::engine::{AllAtOnce, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, lost_error};
 use crate::lock::timed_out;
 use crate::loss::LossReason;
+use crate::lost::Lost;
 use crate::name::Name;
 use crate::patience::Patience;
 use crate::terms::{Terms, terms_setters};
@@ -33,14 +34,14 @@ use tokio_util::sync::CancellationToken;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Multi {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     names: Vec<String>,
     terms: Terms,
 }
 
 impl Multi {
-    pub(crate) fn new(core: &Arc<Core>, names: Vec<String>) -> Self {
-        Self { core: core.clone(), names, terms: Terms::default() }
+    pub(crate) fn new(engine: &Arc<Engine>, names: Vec<String>) -> Self {
+        Self { engine: engine.clone(), names, terms: Terms::default() }
     }
 
     terms_setters!();
@@ -56,7 +57,7 @@ impl Multi {
     pub async fn acquire(&self) -> Result<MultiGuard> {
         match self.contend(None).await? {
             Ok(guard) => Ok(guard),
-            Err(missing) => Err(timed_out(&self.core, &missing.name, Duration::MAX, None).await),
+            Err(missing) => Err(timed_out(&self.engine, &missing.name, Duration::MAX, None).await),
         }
     }
 
@@ -82,7 +83,7 @@ impl Multi {
     pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
         match self.contend(Some(Moment::now() + limit)).await? {
             Ok(guard) => Ok(guard),
-            Err(missing) => Err(timed_out(&self.core, &missing.name, limit, missing.place).await),
+            Err(missing) => Err(timed_out(&self.engine, &missing.name, limit, missing.place).await),
         }
     }
 
@@ -94,10 +95,10 @@ impl Multi {
         if names.is_empty() {
             return Err(Error::new(ErrorKind::InvalidName, "no names were given to lock"));
         }
-        let attempt = |name: &Name| self.terms.attempt(&self.core, name.clone(), Mode::Exclusive);
+        let attempt = |name: &Name| self.terms.attempt(&self.engine, name.clone(), Mode::Exclusive);
         let attempts = names.iter().map(attempt).collect::<Result<Vec<_>>>()?;
         let in_a_hurry = until.is_some_and(|until| until.remaining().is_zero());
-        match self.core.acquire_together(attempts, until).await? {
+        match self.engine.acquire_together(attempts, until).await? {
             AllAtOnce::Held(guards) => return MultiGuard::of(guards).map(Ok),
             AllAtOnce::Busy(index) if in_a_hurry => {
                 let name = names.swap_remove(index.min(names.len() - 1));
@@ -108,9 +109,9 @@ impl Multi {
         }
         let mut guards = Vec::with_capacity(names.len());
         for name in names {
-            let attempt = self.terms.attempt(&self.core, name.clone(), Mode::Exclusive)?;
+            let attempt = self.terms.attempt(&self.engine, name.clone(), Mode::Exclusive)?;
             let mut place = None;
-            match self.core.acquire(attempt, Patience::until(until), &mut place).await? {
+            match self.engine.acquire(attempt, Patience::until(until), &mut place).await? {
                 Some(guard) => guards.push(guard),
                 None => return Ok(Err(Missing { name, place })),
             }
@@ -131,8 +132,6 @@ struct Missing {
 pub struct MultiGuard {
     guards: Vec<Guard>,
     signal: Arc<CancellationToken>,
-    /// A child of `signal`, so that cancelling it does no harm.
-    lost: CancellationToken,
 }
 
 impl MultiGuard {
@@ -146,7 +145,7 @@ impl MultiGuard {
             return Err(lost_error(guard.name(), Some(reason)));
         }
         let guards = guards.into_iter().map(Guard::hand_out).collect();
-        Ok(Self { guards, lost: signal.child_token(), signal })
+        Ok(Self { guards, signal })
     }
 
     /// The names, in the order they were taken.
@@ -164,9 +163,9 @@ impl MultiGuard {
         self.guards.iter().find(|guard| guard.name().as_str() == name)?.token()
     }
 
-    /// Cancelled when any of them is lost.
-    pub fn lost(&self) -> &CancellationToken {
-        &self.lost
+    /// Resolves when any of them is lost.
+    pub fn lost(&self) -> Lost {
+        Lost::new(self.signal.as_ref().clone())
     }
 
     /// Why the first of those that are lost was; `None` while all are held.

@@ -52,6 +52,19 @@ impl Patience {
         }
     }
 
+    /// A part of this patience, for a wrapper that asks several backends: it ends with the whole,
+    /// and after `limit` at the latest.
+    ///
+    /// What is said to the part ([`heard`](Self::heard), [`queued`](Self::queued)) is not said to
+    /// the whole.
+    pub fn within(&self, limit: Duration) -> Self {
+        let end = Moment::now() + limit;
+        let until = self.until.map_or(end, |until| until.min(end));
+        let mut part = Self::until(Some(until)).forgiving(self.outage);
+        part.gone = self.gone.child_token();
+        part
+    }
+
     pub(crate) fn on_queued(mut self, tell: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.on_queued = Some(Box::new(tell));
         self
@@ -146,13 +159,13 @@ impl fmt::Debug for Patience {
 
 /// Trying again in the background until the store has dropped the claim by itself.
 #[derive(Debug)]
-pub(crate) struct Insistence {
+pub(crate) struct RetryUntilExpiry {
     give_up: Moment,
     pause: Duration,
 }
 
-impl Insistence {
-    pub(crate) fn until_expiry_of(claim: &Claim) -> Self {
+impl RetryUntilExpiry {
+    pub(crate) fn of(claim: &Claim) -> Self {
         Self { give_up: Moment::now() + claim.ttl, pause: Duration::from_millis(20) }
     }
 
@@ -184,5 +197,20 @@ mod tests {
         endless.abandon();
         endless.over().await;
         assert!(endless.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_ends_with_the_whole_and_no_later_than_its_limit() {
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(9));
+        let whole = Patience::until(Some(Moment::now() + Duration::from_secs(5)));
+        assert_eq!(whole.within(short).remaining(), Some(short));
+        assert_eq!(whole.within(long).remaining(), Some(Duration::from_secs(5)));
+        let part = whole.within(long);
+        part.abandon();
+        assert!(!whole.is_over(), "the part took the whole with it");
+        let part = whole.within(long);
+        whole.abandon();
+        part.over().await;
+        assert!(part.is_over());
     }
 }

@@ -1,7 +1,7 @@
 //! Which owner holds what here, so that asking again does not wait.
 
 use crate::claim::{Claim, ClaimId, Owner};
-use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::name::Name;
@@ -104,7 +104,7 @@ impl Reentry {
             place.is_leaving = true;
             Some(())
         })?;
-        Some(Leaving { core: hold.core().clone(), key, claim })
+        Some(Leaving { engine: hold.engine().clone(), key, claim })
     }
 
     fn remove(&self, key: &Key, claim: ClaimId) {
@@ -130,14 +130,14 @@ impl Reentry {
 
 /// A hold on its way out. Dropped when the store has answered, or never will.
 pub(crate) struct Leaving {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     key: Key,
     claim: ClaimId,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.core.reentry.remove(&self.key, self.claim);
+        self.engine.reentry.remove(&self.key, self.claim);
     }
 }
 

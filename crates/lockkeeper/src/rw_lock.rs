@@ -1,7 +1,7 @@
 //! A lock that many may read or one may write.
 
-use crate::claim::Mode;
-use crate::core::Core;
+use crate::claim::{Mode, Primitive};
+use crate::engine::Engine;
 use crate::lock::Lock;
 use crate::terms::{Terms, terms_setters};
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RwLock {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     name: String,
     terms: Terms,
 }
 
 impl RwLock {
-    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Self {
-        let terms = Terms { sided: true, ..Terms::default() };
-        Self { core: core.clone(), name: name.to_owned(), terms }
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
+        let terms = Terms { primitive: Primitive::RwLock, ..Terms::default() };
+        Self { engine: engine.clone(), name: name.to_owned(), terms }
     }
 
     terms_setters!();
@@ -47,6 +47,6 @@ impl RwLock {
     }
 
     fn side(&self, mode: Mode) -> Lock {
-        Lock::new(&self.core, &self.name, mode, self.terms.clone())
+        Lock::new(&self.engine, &self.name, mode, self.terms.clone())
     }
 }

@@ -1,12 +1,12 @@
 //! The terms of a claim, set the same way on everything that can be acquired.
 
 use crate::backend::Capability;
-use crate::claim::{Claim, Mode, Owner};
-use crate::connect::{Recipe, recipes};
-use crate::core::{Attempt, Core};
+use crate::claim::{Claim, Mode, Owner, Primitive};
+use crate::engine::{Attempt, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Bounds;
 use crate::name::Name;
+use crate::recipes::{Recipe, recipes};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ pub(crate) struct Terms {
     pub(crate) owner: Option<Owner>,
     pub(crate) note: Arc<str>,
     pub(crate) bounds: Bounds,
-    /// One side of a read-write lock.
-    pub(crate) sided: bool,
+    pub(crate) primitive: Primitive,
 }
 
 impl Default for Terms {
@@ -33,31 +32,31 @@ impl Default for Terms {
             owner: None,
             note: "".into(),
             bounds: Bounds::default(),
-            sided: false,
+            primitive: Primitive::Lock,
         }
     }
 }
 
 impl Terms {
     /// Checks the terms against what the backend can do, and makes the claim.
-    pub(crate) fn attempt(&self, core: &Core, name: Name, mode: Mode) -> Result<Attempt> {
-        self.check(core, mode)?;
-        let id = core.ids.next();
+    pub(crate) fn attempt(&self, engine: &Engine, name: Name, mode: Mode) -> Result<Attempt> {
+        self.check(engine, mode)?;
+        let id = engine.ids.next();
         let owner = self.owner.clone().unwrap_or_else(|| Owner::from_id(id.to_string()));
         let claim = Claim {
             id,
             name,
             mode,
-            sided: self.sided,
+            primitive: self.primitive,
             owner,
             ttl: self.ttl,
-            whom: core.whom.clone(),
+            identity: engine.identity.clone(),
             note: self.note.clone(),
         };
         Ok(Attempt { claim, bounds: self.bounds, named_owner: self.owner.is_some() })
     }
 
-    fn check(&self, core: &Core, mode: Mode) -> Result<()> {
+    fn check(&self, engine: &Engine, mode: Mode) -> Result<()> {
         let config = |message: String| Err(Error::new(ErrorKind::Config, message));
         if !(SHORTEST_TTL..=LONGEST_TTL).contains(&self.ttl) {
             return config(format!(
@@ -84,23 +83,24 @@ impl Terms {
         if mode == (Mode::Permit { of: 0 }) {
             return config("a semaphore needs at least one permit".into());
         }
-        let capability = core.backend.capability();
+        let capability = engine.backend.capability();
         if !capability.has(mode) {
             let what = if mode == Mode::Shared { "shared mode" } else { "permits" };
-            return Err(unsupported(core, what, |capability| capability.has(mode)));
+            return Err(unsupported(engine, what, |capability| capability.has(mode)));
         }
-        if self.bounds.min_hold.is_some() && !capability.linger {
-            return Err(unsupported(core, "min_hold", |capability| capability.linger));
+        if self.bounds.min_hold.is_some() && !capability.min_hold {
+            return Err(unsupported(engine, "min_hold", |capability| capability.min_hold));
         }
         Ok(())
     }
 }
 
 /// The refusal of something this backend does not have, naming those that do.
-pub(crate) fn unsupported(core: &Core, what: &str, has: impl Fn(&Capability) -> bool) -> Error {
-    let fit = |recipe: &Recipe| has(&recipe.capability) && !recipe.is_unsafe();
-    let have: Vec<_> = recipes().into_iter().filter(fit).map(|recipe| recipe.example).collect();
-    let message = format!("{} has no {what}: {} do", core.backend, have.join(" and "));
+pub(crate) fn unsupported(engine: &Engine, what: &str, has: impl Fn(&Capability) -> bool) -> Error {
+    let fit = |recipe: &Recipe| has(&recipe.capability) && recipe.capability.sound;
+    let have: Vec<_> =
+        recipes().iter().filter(|recipe| fit(recipe)).map(|recipe| recipe.example).collect();
+    let message = format!("{} has no {what}: {} do", engine.backend, have.join(" and "));
     Error::new(ErrorKind::Unsupported, message)
 }
 

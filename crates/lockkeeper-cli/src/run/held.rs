@@ -2,9 +2,8 @@
 
 use super::plan::OWNER_VARIABLE;
 use crate::json::mode_word;
-use lockkeeper::{Guard, LossReason, MultiGuard, Name, Result};
+use lockkeeper::{Guard, LossReason, Lost, MultiGuard, Name, Result};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 pub(crate) enum Held {
     One(Guard),
@@ -19,7 +18,7 @@ impl Held {
         }
     }
 
-    pub(crate) fn lost(&self) -> &CancellationToken {
+    pub(crate) fn lost(&self) -> Lost {
         match self {
             Held::One(guard) => guard.lost(),
             Held::Several(guards) => guards.lost(),

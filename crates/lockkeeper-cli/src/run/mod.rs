@@ -50,7 +50,7 @@ async fn carry_out(plan: &Plan, early: Early) -> Result<u8, Failure> {
         )));
     }
     // What the library warns of when it connects, and nobody would see here.
-    if keeper.to_string().contains("(unsafe ") {
+    if !keeper.capability().sound {
         output::say(&format!("{keeper} is there to be seen failing: it does not keep others out"));
     }
     let mut unreleased = None;

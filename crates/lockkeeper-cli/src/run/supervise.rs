@@ -76,7 +76,7 @@ impl Watch<'_> {
         let mut warned = false;
         let mut wants_terminal = false;
         let kills = self.plan.on_lost == OnLost::Kill;
-        let lost = self.held.lost();
+        let mut lost = self.held.lost();
         loop {
             let stopping = self.kill_at.is_some();
             tokio::select! {
@@ -86,7 +86,7 @@ impl Watch<'_> {
                     Change::Stopped(signal) => wants_terminal = self.stopped_by(signal),
                 },
                 () = reached(self.kill_at), if stopping && !self.killed => self.kill(),
-                () = lost.cancelled(), if !stopping && !warned => {
+                () = &mut lost, if !stopping && !warned => {
                     warned = true;
                     if kills {
                         self.stop();

@@ -44,9 +44,12 @@ fn the_fields_of_the_json_are_as_promised() {
     let (holder, waiter) = (&shown["holders"][0], &shown["waiters"][0]);
     assert_eq!(
         keys(holder),
-        ["count", "expires_ms", "held_ms", "mode", "note", "owner", "permits", "token", "whom"]
+        ["count", "expires_ms", "held_ms", "identity", "mode", "note", "owner", "permits", "token"]
     );
-    assert_eq!(keys(waiter), ["mode", "note", "owner", "permits", "place", "waiting_ms", "whom"]);
+    assert_eq!(
+        keys(waiter),
+        ["identity", "mode", "note", "owner", "permits", "place", "waiting_ms"]
+    );
     assert_eq!(shown["name"], "x");
     assert_eq!((&holder["mode"], &holder["permits"]), (&"permit".into(), &1.into()));
     assert_eq!((&holder["count"], &waiter["place"]), (&1.into(), &1.into()));

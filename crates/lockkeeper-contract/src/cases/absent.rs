@@ -16,7 +16,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     if !chosen.capability.permits {
         cases.extend(cases!("absent": permits_are_refused));
     }
-    if !chosen.capability.linger {
+    if !chosen.capability.min_hold {
         cases.extend(cases!("absent": min_hold_is_refused));
     }
     if !chosen.capability.fencing {
@@ -60,7 +60,7 @@ async fn permits_are_refused(stage: Arc<Stage>) -> Outcome {
 async fn min_hold_is_refused(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
     let lock = keeper.lock(&stage.name("lingering")).min_hold(ms(10));
-    refused(lock.acquire().await, |capability| capability.linger)
+    refused(lock.acquire().await, |capability| capability.min_hold)
 }
 
 async fn elections_are_refused(stage: Arc<Stage>) -> Outcome {

@@ -33,7 +33,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_permit_waited_for_and_forsaken,
         ));
     }
-    if chosen.capability.linger {
+    if chosen.capability.min_hold {
         cases.extend(cases!("cancel":
             who_was_not_there_for_the_grant_serves_no_min_hold,
             who_waited_in_vain_serves_no_min_hold,

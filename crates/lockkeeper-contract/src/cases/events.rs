@@ -5,7 +5,8 @@ use crate::case::Case;
 use crate::faulty::Renewals;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, ms};
 use crate::verdict::{Failure, Outcome, ensure};
-use lockkeeper::event::{Event, Events, What};
+use lockkeeper::LossReason;
+use lockkeeper::event::{Event, EventKind, Events};
 use std::sync::Arc;
 
 pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
@@ -37,23 +38,23 @@ async fn a_hold_is_told_from_waiting_to_released(stage: Arc<Stage>) -> Outcome {
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
     let queued = next(&mut events).await?;
     ensure!(&*queued.note == "the second", "it is told of {:?}", queued.note);
-    ensure!(matches!(queued.what, What::Queued { .. }), "first came {:?}", queued.what);
+    ensure!(matches!(queued.kind, EventKind::Queued { .. }), "first came {:?}", queued.kind);
     if two.capability().fair {
-        ensure!(queued.what == What::Queued { place: Some(1) }, "place {:?}", queued.what);
+        ensure!(queued.kind == EventKind::Queued { place: Some(1) }, "place {:?}", queued.kind);
     }
     held.release().await?;
     let guard = waiter.await??;
     let acquired = next(&mut events).await?;
-    ensure!(acquired.what == What::Acquired, "then came {:?}", acquired.what);
+    ensure!(acquired.kind == EventKind::Acquired, "then came {:?}", acquired.kind);
     ensure!(acquired.token == guard.token(), "it was told with another token");
     ensure!(acquired.owner == *guard.owner() && acquired.name == *guard.name(), "{acquired:?}");
     let renewed = next(&mut events).await?;
-    ensure!(renewed.what == What::Renewed, "then came {:?}", renewed.what);
+    ensure!(renewed.kind == EventKind::Renewed, "then came {:?}", renewed.kind);
     guard.release().await?;
     loop {
-        match next(&mut events).await?.what {
-            What::Renewed => {}
-            What::Released => return Ok(()),
+        match next(&mut events).await?.kind {
+            EventKind::Renewed => {}
+            EventKind::Released => return Ok(()),
             other => ensure!(false, "at the end came {other:?}"),
         }
     }
@@ -64,9 +65,9 @@ async fn an_expiry_is_told(stage: Arc<Stage>) -> Outcome {
     let mut events = keeper.events();
     way.renewals(Renewals::Hang);
     let guard = keeper.lock(&stage.name("expired")).ttl(SHORT).acquire().await?;
-    for expected in [What::Acquired, What::Expired] {
+    for expected in [EventKind::Acquired, EventKind::Lost(LossReason::Expired)] {
         let event = next(&mut events).await?;
-        ensure!(event.what == expected && event.token == guard.token(), "{event:?}");
+        ensure!(event.kind == expected && event.token == guard.token(), "{event:?}");
     }
     Ok(())
 }
@@ -80,10 +81,10 @@ async fn one_that_gives_up_is_not_told_as_acquired(stage: Arc<Stage>) -> Outcome
     held.release().await?;
     two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?.release().await?;
     let mut told = Vec::new();
-    while told.last() != Some(&What::Released) {
-        told.push(next(&mut events).await?.what);
+    while told.last() != Some(&EventKind::Released) {
+        told.push(next(&mut events).await?.kind);
     }
-    let acquired = told.iter().filter(|what| **what == What::Acquired).count();
+    let acquired = told.iter().filter(|what| **what == EventKind::Acquired).count();
     ensure!(acquired == 1, "one was granted, and told was {told:?}");
     Ok(())
 }
@@ -96,9 +97,9 @@ async fn a_break_is_told(stage: Arc<Stage>) -> Outcome {
     let Some(token) = guard.token() else { return Err(Failure::broken("no token")) };
     two.break_hold(&name, token, "enough").await?;
     loop {
-        match next(&mut events).await?.what {
-            What::Acquired | What::Renewed => {}
-            What::Broken { reason } if reason == "enough" => return Ok(()),
+        match next(&mut events).await?.kind {
+            EventKind::Acquired | EventKind::Renewed => {}
+            EventKind::Lost(LossReason::Broken { reason }) if reason == "enough" => return Ok(()),
             other => ensure!(false, "told was {other:?}"),
         }
     }

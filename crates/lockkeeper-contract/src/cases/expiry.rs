@@ -38,7 +38,7 @@ async fn nobody_is_granted_what_another_may_still_believe_valid(
         let second = kind.of(&two, &name).ttl(LONG).acquire_within(PATIENT).await?;
         let left = first.remaining();
         ensure!(left.is_zero(), "granted to another while still valid for {left:?}");
-        ensure!(!first.is_held() && first.lost().is_cancelled(), "the loss was not noticed");
+        ensure!(!first.is_held() && first.lost().is_signalled(), "the loss was not noticed");
         second.release().await?;
     }
     Ok(())
@@ -79,7 +79,7 @@ async fn claims_do_not_overlap_while_some_expire(stage: Arc<Stage>, kind: Kind) 
                 let start = Moment::now();
                 let end = start + guard.remaining();
                 if (number + round) % 2 == 0 {
-                    let signal = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+                    let signal = tokio::time::timeout(PATIENT, guard.lost()).await;
                     ensure!(signal.is_ok(), "a loss was not signalled");
                     expired += 1;
                     history.push((start, end));

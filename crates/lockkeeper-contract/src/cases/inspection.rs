@@ -55,7 +55,7 @@ async fn a_holder_is_shown_as_it_is(stage: Arc<Stage>) -> Outcome {
     ensure!(holder.mode == Mode::Exclusive && holder.count == 1, "{holder:?}");
     ensure!(holder.note == "why", "{holder:?}");
     let pid = format!("pid {}", std::process::id());
-    ensure!(holder.whom.contains(&pid), "{holder:?}");
+    ensure!(holder.identity.contains(&pid), "{holder:?}");
     let least = most_of_long(&one.capability());
     ensure!(holder.expires_in <= LONG && holder.expires_in > least, "{holder:?}");
     ensure!(holder.held_for < PATIENT, "{holder:?}");
@@ -146,7 +146,7 @@ async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) 
     let next = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
     tokio::time::sleep(ms(50)).await;
     two.break_hold(&name, token, "it hung").await?;
-    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "the holder was not told");
     let broken = LossReason::Broken { reason: "it hung".into() };
     let reason = guard.lost_reason();
@@ -170,7 +170,7 @@ async fn a_hold_broken_before_its_holder_knew_of_it_is_told(stage: Arc<Stage>) -
     // Renewed too late to be found out by that.
     let guard = one.lock(&name).ttl(LONG).acquire().await?;
     let next = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
-    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "the holder was not told while another holds it");
     ensure!(!guard.is_held(), "lost, and yet held");
     drop(guard);
@@ -208,7 +208,7 @@ async fn breaking_an_owner_breaks_all_its_claims(stage: Arc<Stage>) -> Outcome {
     let Some(token) = outer.token() else { return Err(Failure::broken("no token")) };
     one.break_hold(&name, token, "both").await?;
     for guard in [&outer, &inner] {
-        let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+        let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
         ensure!(signalled.is_ok(), "a claim of the broken owner was not told");
         let reason = guard.lost_reason();
         let broken = matches!(&reason, Some(LossReason::Broken { reason }) if reason == "both");
@@ -229,7 +229,7 @@ async fn breaking_one_reader_leaves_the_others(stage: Arc<Stage>) -> Outcome {
     let what = "the broken reader is gone";
     let view = seen(&two, &name, what, |view| view.holders.len() == 1).await?;
     ensure!(view.holders[0].token == second.token(), "the wrong one was broken");
-    let signalled = tokio::time::timeout(PATIENT, first.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, first.lost()).await;
     ensure!(signalled.is_ok(), "the broken one was not told");
     ensure!(second.is_held(), "the other was broken too");
     second.release().await?;

@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::faulty::Renewals;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, eventually, free, ms, taken};
 use crate::verdict::{Outcome, ensure, unknown};
-use lockkeeper::event::What;
+use lockkeeper::event::EventKind;
 use lockkeeper::{ErrorKind, LossReason};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ async fn it_is_signalled_while_a_renewal_hangs(stage: Arc<Stage>) -> Outcome {
     way.renewals(Renewals::Hang);
     let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
     // Nothing but the signal: asking the guard would make it look at its clock.
-    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "no signal while the renewal hangs");
     ensure!(way.renewals_begun() > 0, "it was lost before it was to be renewed");
     ensure!(!guard.is_held() && guard.remaining().is_zero(), "lost, and yet held");
@@ -44,7 +44,7 @@ async fn it_is_signalled_once(stage: Arc<Stage>) -> Outcome {
     let mut events = keeper.events();
     way.renewals(Renewals::Hang);
     let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
-    guard.lost().cancelled().await;
+    guard.lost().await;
     way.heal();
     for _ in 0..20 {
         ensure!(!guard.is_held(), "what was lost came back");
@@ -55,7 +55,7 @@ async fn it_is_signalled_once(stage: Arc<Stage>) -> Outcome {
     ensure!(keeper.close(PATIENT).await, "the keeper did not come to rest");
     let mut losses = 0;
     while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
-        losses += usize::from(matches!(event.what, What::Expired | What::Lost(_)));
+        losses += usize::from(matches!(event.kind, EventKind::Lost(_)));
     }
     ensure!(losses == 1, "{losses} losses were told of, where one happened");
     Ok(())
@@ -129,9 +129,9 @@ async fn failed_renewals_neither_extend_nor_end_it(stage: Arc<Stage>) -> Outcome
         let Ok(Some(event)) = tokio::time::timeout(PATIENT, events.next()).await else {
             unknown!("no renewal came through");
         };
-        match event.what {
-            What::Renewed => break,
-            What::Expired => unknown!("it expired before the store answered again"),
+        match event.kind {
+            EventKind::Renewed => break,
+            EventKind::Lost(_) => unknown!("it expired before the store answered again"),
             _ => {}
         }
     }
@@ -145,7 +145,7 @@ async fn a_claim_kept_by_an_unanswered_renewal_is_given_back(stage: Arc<Stage>) 
     let name = stage.name("kept");
     way.renewals(Renewals::AnswerLost);
     let guard = one.lock(&name).ttl(ms(800)).acquire().await?;
-    guard.lost().cancelled().await;
+    guard.lost().await;
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(!guard.is_held(), "granted while another believes it valid");
     second.release().await?;
@@ -164,10 +164,10 @@ async fn a_release_of_what_the_store_no_longer_has_says_so(stage: Arc<Stage>) ->
     ensure!(one.close(PATIENT).await, "the keeper did not come to rest");
     let mut told = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
-        told.push(event.what);
+        told.push(event.kind);
     }
-    let losses = told.iter().filter(|what| matches!(what, What::Lost(_) | What::Expired)).count();
-    ensure!(losses == 1 && !told.contains(&What::Released), "told was {told:?}");
+    let losses = told.iter().filter(|what| matches!(what, EventKind::Lost(_))).count();
+    ensure!(losses == 1 && !told.contains(&EventKind::Released), "told was {told:?}");
     Ok(())
 }
 
@@ -181,7 +181,7 @@ async fn a_release_that_is_made_again_says_nothing_of_it(stage: Arc<Stage>) -> O
     free(&two, &name).await?;
     ensure!(one.close(PATIENT).await, "it insisted on and on");
     while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
-        ensure!(!matches!(event.what, What::Lost(_)), "what was given back was told as lost");
+        ensure!(!matches!(event.kind, EventKind::Lost(_)), "what was given back was told as lost");
     }
     Ok(())
 }

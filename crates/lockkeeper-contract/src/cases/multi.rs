@@ -109,7 +109,7 @@ async fn losing_one_is_losing_all(stage: Arc<Stage>) -> Outcome {
     let outcome = tokio::time::timeout(PATIENT, work).await;
     let kind = outcome.ok().and_then(Result::err).map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Lost), "the work ended with {kind:?}");
-    ensure!(guard.lost().is_cancelled() && !guard.is_held(), "one is lost, and yet all are held");
+    ensure!(guard.lost().is_signalled() && !guard.is_held(), "one is lost, and yet all are held");
     ensure!(guard.lost_reason().is_some(), "there is no reason");
     Ok(())
 }
@@ -121,9 +121,9 @@ async fn losing_one_that_was_entered_again_is_losing_all(stage: Arc<Stage>) -> O
     way.renewals(Renewals::Hang);
     let single = keeper.lock(&names[0]).ttl(SHORT * 2).owner(&me).acquire().await?;
     let both = keeper.multi(&names).ttl(LONG).owner(&me).acquire().await?;
-    single.lost().cancelled().await;
+    single.lost().await;
     ensure!(!both.is_held(), "one is lost, and yet all are held");
-    let signalled = tokio::time::timeout(SHORT, both.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(SHORT, both.lost()).await;
     ensure!(signalled.is_ok(), "one that was entered again is lost, and there is no signal");
     Ok(())
 }
@@ -136,10 +136,10 @@ async fn losing_one_leaves_a_lock_entered_again_beside_it(stage: Arc<Stage>) -> 
     let single = one.lock(&names[0]).owner(&me).acquire().await?;
     let Some(token) = both.token(&names[1]) else { return Err(Failure::broken("no token")) };
     two.break_hold(&names[1], token, "the other one").await?;
-    let signalled = tokio::time::timeout(PATIENT, both.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, both.lost()).await;
     ensure!(signalled.is_ok(), "one is lost, and there is no signal");
     ensure!(single.is_held(), "the lock that was not broken is lost: {:?}", single.lost_reason());
-    ensure!(!single.lost().is_cancelled(), "it is held, and yet its loss is signalled");
+    ensure!(!single.lost().is_signalled(), "it is held, and yet its loss is signalled");
     Ok(())
 }
 

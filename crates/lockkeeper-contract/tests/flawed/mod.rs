@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Moment, Name, Patience, Reach, Standing,
+    Moment, Name, Patience, Reach, Release, Standing,
 };
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +53,8 @@ pub(crate) enum Flaw {
     AlarmsTooLate,
     /// Names are compared without regard to case.
     FoldsCase,
-    /// A release frees the name at once, whatever must linger.
-    ForgetsToLinger,
+    /// A release frees the name at once, whatever `min_hold` says.
+    ForgetsMinHold,
     /// An owner who enters again gets a token of its own.
     NewTokenOnReentry,
     /// The first release of an owner frees the name.
@@ -83,7 +83,7 @@ impl Flawed {
         let (table, changed) = (self.table.clone(), self.changed.clone());
         let lease = FlawedLease { flaw: self.flaw, table, changed, claim: claim.clone() };
         let valid_for = claim.ttl;
-        Some(Grant { lease: Box::new(lease), token: Some(token), sent, valid_for })
+        Some(Grant::new(Box::new(lease), Some(token), sent, valid_for))
     }
 }
 
@@ -96,7 +96,7 @@ impl Backend for Flawed {
         capability.fair = true;
         capability.fencing = true;
         capability.reentrant = true;
-        capability.linger = true;
+        capability.min_hold = true;
         capability.notified = true;
         capability
     }
@@ -187,9 +187,10 @@ impl Lease for FlawedLease {
         })
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        let linger = if self.flaw == Flaw::ForgetsToLinger { Duration::ZERO } else { linger };
-        let released = self.table().release(&self.claim, linger);
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let forgets = self.flaw == Flaw::ForgetsMinHold;
+        let stay = if forgets { Duration::ZERO } else { how.stay() };
+        let released = self.table().release(&self.claim, stay);
         self.changed.notify_waiters();
         match released || self.flaw == Flaw::ReleasesAnything {
             true => Ok(()),
@@ -216,7 +217,7 @@ impl Inspector for Flawed {
     async fn show(&self, name: &Name) -> Result<LockView> {
         let key = self.table().key(name);
         let mut views = self.table().views(|other| other == key.as_str());
-        let free = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+        let free = LockView::new(name.clone());
         Ok(views.pop().unwrap_or(free))
     }
 

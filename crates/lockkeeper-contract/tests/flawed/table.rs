@@ -105,8 +105,8 @@ impl Table {
             return token;
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ms = u64::try_from(since_epoch.as_millis()).unwrap_or_default();
-        let token = FencingToken::after(self.last_token, now_ms);
+        let now_us = u64::try_from(since_epoch.as_micros()).unwrap_or_default();
+        let token = FencingToken::after(self.last_token, now_us);
         self.last_token = token.get();
         token
     }
@@ -230,24 +230,23 @@ impl Line {
                 view.count += 1;
                 continue;
             }
-            holders.push(HolderView {
-                owner,
-                whom: held.claim.whom.to_string(),
-                note: held.claim.note.to_string(),
-                mode: held.claim.mode,
-                token: Some(held.token),
-                count: 1,
-                held_for: now.since(held.since),
-                expires_in: held.expires.since(now),
-            });
+            let mut view = HolderView::new(owner, held.claim.mode);
+            view.identity = held.claim.identity.to_string();
+            view.note = held.claim.note.to_string();
+            view.token = Some(held.token);
+            view.held_for = now.since(held.since);
+            view.expires_in = held.expires.since(now);
+            holders.push(view);
         }
-        let waiters = self.waiters.iter().map(|(claim, since)| WaiterView {
-            owner: claim.owner.clone(),
-            whom: claim.whom.to_string(),
-            note: claim.note.to_string(),
-            mode: claim.mode,
-            waiting_for: now.since(*since),
+        let waiters = self.waiters.iter().map(|(claim, since)| {
+            let mut view = WaiterView::new(claim.owner.clone(), claim.mode);
+            view.identity = claim.identity.to_string();
+            view.note = claim.note.to_string();
+            view.waiting_for = now.since(*since);
+            view
         });
-        LockView { name: name.clone(), holders, waiters: waiters.collect() }
+        let mut view = LockView::new(name.clone());
+        (view.holders, view.waiters) = (holders, waiters.collect());
+        view
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::memory::Memory;
-use lockkeeper::backend::{Backend, Capability, Claim, Grant, Inspector, Patience, Reach};
+use lockkeeper::backend::{Backend, Capability, Claim, Grant, Patience, Reach};
 use std::fmt;
 
 /// Memory without its queue, tokens, modes and inspector: waiters poll.
@@ -27,15 +27,14 @@ impl Backend for Least {
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let grant = self.0.acquire(claim, &Patience::none()).await?;
-        Ok(grant.map(|grant| Grant { token: None, ..grant }))
+        Ok(grant.map(|mut grant| {
+            grant.token = None;
+            grant
+        }))
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.0.withdraw(claim).await
-    }
-
-    fn inspector(&self) -> Option<&dyn Inspector> {
-        None
     }
 }
 

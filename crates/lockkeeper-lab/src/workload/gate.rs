@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Sequencer, Standing,
-    Together,
+    Alarm, Backend, Background, Capability, Claim, Grant, Inspector, Lease, MultiAcquire, Patience,
+    Release, Sequencer, Standing, Ticket, Together,
 };
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -47,9 +47,13 @@ impl Gated {
         Arc::new(Self { inner, gate })
     }
 
-    fn gated(&self, grant: Grant) -> Grant {
-        let lease = GatedLease { inner: grant.lease, gate: self.gate.clone() };
-        Grant { lease: Box::new(lease), ..grant }
+    fn gated(&self, mut grant: Grant) -> Grant {
+        grant.lease = self.gated_lease(grant.lease);
+        grant
+    }
+
+    fn gated_lease(&self, inner: Box<dyn Lease>) -> Box<dyn Lease> {
+        Box::new(GatedLease { inner, gate: self.gate.clone() })
     }
 }
 
@@ -65,13 +69,20 @@ impl Backend for Gated {
         Ok(granted.map(|grant| self.gated(grant)))
     }
 
-    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
-        Ok(match self.gate.through(self.inner.acquire_together(claims)).await? {
-            Together::Granted(grants) => {
-                Together::Granted(grants.into_iter().map(|grant| self.gated(grant)).collect())
-            }
-            other => other,
-        })
+    fn attach(&self, background: &Background) {
+        self.inner.attach(background);
+    }
+
+    fn multi(&self) -> Option<&dyn MultiAcquire> {
+        self.inner.multi().map(|_| self as &dyn MultiAcquire)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        Some(self.gated_lease(self.inner.lease_of(ticket)?))
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        self.gate.through(self.inner.incarnation()).await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
@@ -88,6 +99,19 @@ impl Backend for Gated {
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         self.inner.sequencer()
+    }
+}
+
+#[async_trait]
+impl MultiAcquire for Gated {
+    async fn acquire_all(&self, claims: &[Claim]) -> Result<Together> {
+        let Some(multi) = self.inner.multi() else { return Ok(Together::OneByOne) };
+        Ok(match self.gate.through(multi.acquire_all(claims)).await? {
+            Together::Granted(grants) => {
+                Together::Granted(grants.into_iter().map(|grant| self.gated(grant)).collect())
+            }
+            other => other,
+        })
     }
 }
 
@@ -110,19 +134,15 @@ impl Lease for GatedLease {
         self.gate.through(self.inner.renew()).await
     }
 
-    fn passes_on(&mut self) -> bool {
-        self.inner.passes_on()
-    }
-
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        self.gate.through(self.inner.release(linger)).await
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        self.gate.through(self.inner.release(how)).await
     }
 
     fn watch(&mut self, alarm: Alarm) {
         self.inner.watch(alarm);
     }
 
-    fn shared_by(&mut self, guards: usize) {
-        self.inner.shared_by(guards);
+    fn guards_changed(&mut self, guards: usize) {
+        self.inner.guards_changed(guards);
     }
 }

@@ -9,7 +9,7 @@ use crate::dice::Dice;
 use crate::history::{Mode, Refusal, What};
 use anyhow::Result;
 use clap::Args;
-use lockkeeper::event::What as Told;
+use lockkeeper::event::EventKind as Told;
 use lockkeeper::{ErrorKind, Guard, Keeper, Lock};
 use std::collections::HashMap;
 use std::io::Read;
@@ -149,7 +149,7 @@ async fn listen(shared: Arc<Shared>) {
     while let Some(event) = events.next().await {
         let known = shared.notes().get(&*event.note).cloned();
         let Some((client, claim, guard)) = known else { continue };
-        match event.what {
+        match event.kind {
             Told::Queued { .. } => {
                 shared.recorder.write(when(event.at), &client, What::Queued { claim });
             }
@@ -161,7 +161,7 @@ async fn listen(shared: Arc<Shared>) {
                     shared.recorder.write(when(event.at), &client, what);
                 }
             }
-            Told::Lost(_) | Told::Expired | Told::Broken { .. } => {
+            Told::Lost(_) => {
                 shared.recorder.note(&client, What::Lost { claim });
             }
             _ => {}

@@ -96,6 +96,6 @@ async fn queue_of(keeper: &Keeper, name: &str, length: usize) {
 
 /// The loss is signalled without anyone looking.
 async fn lost(guard: &Guard) -> Result<()> {
-    let signalled = tokio::time::timeout(PATIENT, guard.lost().cancelled()).await;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     signalled.context("the loss was not signalled")
 }

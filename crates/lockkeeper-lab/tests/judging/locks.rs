@@ -4,7 +4,7 @@ use crate::client::{Client, Reply};
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Reach, Standing,
+    Reach, Release, Standing,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -60,13 +60,13 @@ impl Backend for Key {
             Reply::Nil => Ok(None),
             _ => {
                 let valid_for = claim.ttl;
-                Ok(Some(Grant { lease: Box::new(lease), token: None, sent, valid_for }))
+                Ok(Some(Grant::new(Box::new(lease), None, sent, valid_for)))
             }
         }
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.lease(claim).release(Duration::ZERO).await
+        self.lease(claim).release(&Release::now()).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -102,7 +102,7 @@ impl Lease for KeyLease {
         }
     }
 
-    async fn release(&mut self, _: Duration) -> Result<()> {
+    async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         let words = if self.blind {
             vec!["DEL", &self.key]
         } else {

@@ -88,7 +88,7 @@ async fn a_server_that_is_paused_is_waited_for(lab: &Lab) -> Result<()> {
     eventually("one waits", async || Ok((waiters(&two).await? == 1).then_some(()))).await;
     server.pause()?;
     // By our own clock, while Redis says nothing.
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("the loss is noticed")?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     server.resume()?;
     waiter.await?.context("whoever waited still does")?.release().await?;
@@ -180,7 +180,7 @@ async fn a_break_whose_answer_is_lost_is_done_once(lab: &Lab) -> Result<()> {
     operator.break_hold("cut", FencingToken::new(1).context("one")?, "").await.unwrap_err();
     proxy.control().swallow_reply(1, Afterwards::Silence);
     let broken = tokio::spawn(async move { operator.break_hold("cut", token, "to see").await });
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("it was done")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("it was done")?;
     assert!(!broken.is_finished(), "nobody has been told");
     proxy.control().reset();
     proxy.control().heal();

@@ -46,7 +46,7 @@ async fn what_a_server_forgot_is_lost_and_tokens_still_grow(lab: &Lab) -> Result
     let before = held.token().context("a token")?;
     server.kill()?;
     server.restart_empty()?;
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("the loss is noticed")?;
     let after = keeper.lock("forgotten").ttl(LONG).acquire_within(PATIENT).await?;
     assert!(after.token() > Some(before), "{before} and then {:?}", after.token());
     Ok(())
@@ -64,7 +64,7 @@ async fn a_flush_is_noticed_and_tokens_still_grow(lab: &Lab) -> Result<()> {
     last = last.max(held.token().context("a token")?);
     server.redis()?.ask(&["FLUSHALL"])?;
     assert!(token(&keeper, "flushed").await? > last);
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the loss is noticed")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("the loss is noticed")?;
     Ok(())
 }
 

@@ -157,7 +157,7 @@ async fn what_is_got_by_asking_again_lasts(lab: &Lab) -> Result<()> {
         // Longer than a sign of life counts, and shorter than it takes to renew.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         assert!(one.lock("again").try_acquire().await?.is_none(), "barging={barging}: two hold it");
-        assert!(!got.lost().is_cancelled());
+        assert!(!got.lost().is_signalled());
         got.release().await?;
     }
     Ok(())
@@ -206,7 +206,7 @@ async fn a_broken_lock_is_heard_of_at_once(lab: &Lab) -> Result<()> {
     let token = held.token().context("a token")?;
     assert_eq!(channels(&server)?.len(), 2);
     two.break_hold("broken", token, "the host is on fire").await?;
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("the message")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("the message")?;
     let error = held.release().await.expect_err("it was lost");
     assert!(error.to_string().contains("on fire"), "{error}");
     Ok(())

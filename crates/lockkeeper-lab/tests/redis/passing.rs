@@ -2,7 +2,7 @@
 
 use crate::{LONG, PATIENT, cases, eventually, far_keeper, keeper, waiting};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::event::{Events, What};
+use lockkeeper::event::{EventKind, Events};
 use lockkeeper::{ErrorKind, Guard, Keeper, Owner};
 use lockkeeper_lab::proxy::{Direction, Flow};
 use lockkeeper_lab::server::Lab;
@@ -60,7 +60,7 @@ async fn line(
 
 async fn renewed(mut events: Events) -> Result<()> {
     let renewed = async {
-        while events.next().await.context("events")?.what != What::Renewed {}
+        while events.next().await.context("events")?.kind != EventKind::Renewed {}
         Ok(())
     };
     timeout(PATIENT, renewed).await.context("a renewal")?
@@ -168,7 +168,7 @@ async fn a_word_that_is_lost_is_said_again(lab: &Lab) -> Result<()> {
         assert_eq!(view.holders[0].token, on_record, "the server had not heard");
         has_heard_of(&two, name, &second).await;
         released.await??;
-        assert!(!second.lost().is_cancelled());
+        assert!(!second.lost().is_signalled());
         second.release().await?;
         third.await??.release().await?;
         ensure!(two.lock(name).try_acquire().await?.is_some(), "it was given back");
@@ -200,7 +200,7 @@ async fn an_heir_of_what_is_gone_is_told(lab: &Lab) -> Result<()> {
             // Not passed on: it waited for its turn after the stranger's.
             return Ok(Passed::TooLate);
         }
-        timeout(PATIENT, second.lost().cancelled()).await.context("told of the loss")?;
+        timeout(PATIENT, second.lost()).await.context("told of the loss")?;
         assert!(second.release().await.is_err());
         assert_eq!(two.show(name).await?.holders[0].token, stranger.token());
         stranger.release().await?;
@@ -218,7 +218,7 @@ async fn what_was_passed_on_can_be_broken(lab: &Lab) -> Result<()> {
     let second = second.await??;
     let token = second.token().context("a token")?;
     two.break_hold("broken", token, "to see it").await?;
-    timeout(PATIENT, second.lost().cancelled()).await.context("told of the loss")?;
+    timeout(PATIENT, second.lost()).await.context("told of the loss")?;
     let third = third.await??;
     assert!(third.token() > second.token());
     assert!(second.release().await.is_err());
@@ -234,7 +234,7 @@ async fn one_that_was_broken_unheard_of_starts_no_other(lab: &Lab) -> Result<()>
     let (first, second, mut third) = line(&one, &two, "unheard", LONG).await?;
     two.break_hold("unheard", first.token().context("a token")?, "").await?;
     let second = second.await??;
-    assert!(!first.lost().is_cancelled(), "unknown: it was heard of");
+    assert!(!first.lost().is_signalled(), "unknown: it was heard of");
     server.pause()?;
     let released = tokio::spawn(first.release());
     let early = timeout(Duration::from_millis(300), &mut third).await;
@@ -348,10 +348,10 @@ async fn an_heir_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
         released.await??;
         loop {
             let event = timeout(PATIENT, events.next()).await?.context("events")?;
-            match event.what {
+            match event.kind {
                 _ if event.token != second.token() => {}
-                What::Renewed => break,
-                What::Acquired => {}
+                EventKind::Renewed => break,
+                EventKind::Acquired => {}
                 other => anyhow::bail!("{other:?}"),
             }
         }
@@ -423,12 +423,12 @@ async fn events_tell_of_one_holder_at_a_time(lab: &Lab) -> Result<()> {
     let (mut holder, mut releases) = (None, 0);
     while releases < 8 * 20 {
         let event = timeout(PATIENT, events.next()).await?.context("events")?;
-        match event.what {
-            What::Acquired => {
+        match event.kind {
+            EventKind::Acquired => {
                 let before = holder.replace(event.token);
                 ensure!(before.is_none(), "{before:?} had it when {:?} got it", event.token);
             }
-            What::Released => {
+            EventKind::Released => {
                 releases += 1;
                 ensure!(holder.take() == Some(event.token), "{event:?}");
             }

@@ -141,8 +141,8 @@ async fn what_is_no_lock_of_ours_does_not_hide_the_others(lab: &Lab) -> Result<(
     let listed = keeper.list("").await?;
     let names: Vec<_> = listed.iter().map(|view| view.name.as_str()).collect();
     assert_eq!(names, ["binary", "held", "large"]);
-    assert!(listed[0].holders[0].whom.starts_with('a'), "{:?}", listed[0]);
-    assert!(listed[2].holders[0].whom.len() < 10_000, "shown in full");
+    assert!(listed[0].holders[0].identity.starts_with('a'), "{:?}", listed[0]);
+    assert!(listed[2].holders[0].identity.len() < 10_000, "shown in full");
     for name in ["text", "hash", "foreign"] {
         let error = keeper.show(name).await.expect_err("no lock of ours");
         assert_eq!(error.kind(), ErrorKind::Store, "{error:?}");

@@ -26,7 +26,7 @@ pub(crate) async fn do_everything(one: &Keeper, two: &Keeper, name: &str) -> Res
     let held = waiter.await??;
     ensure!(one.list("").await?.iter().any(|view| view.name.as_str() == name), "not listed");
     one.break_hold(name, held.token().context("a token")?, "why not").await?;
-    tokio::time::timeout(PATIENT, held.lost().cancelled()).await.context("it was told")?;
+    tokio::time::timeout(PATIENT, held.lost()).await.context("it was told")?;
     drop(held);
     one.rw_lock(name).read().ttl(LONG).acquire().await?.release().await?;
     one.semaphore(&format!("{{{name}}}/2"), 2).ttl(LONG).acquire().await?.release().await?;

@@ -2,7 +2,7 @@
 
 use crate::stage::Stage;
 use lockkeeper::ErrorKind;
-use lockkeeper::backend::Backend;
+use lockkeeper::backend::{Backend, Release};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -41,10 +41,10 @@ async fn a_release_made_twice_takes_nothing_from_another_claim() {
         let claim = spy.last_claim();
         let mut lease = spy.make(&claim).await.unwrap().lease;
         assert_eq!(counts(&mut stage), ["2"]);
-        lease.release(Duration::ZERO).await.unwrap();
+        lease.release(&Release::now()).await.unwrap();
         assert_eq!(counts(&mut stage), ["1"]);
         for _ in 0..2 {
-            let gone = lease.release(Duration::ZERO).await.unwrap_err();
+            let gone = lease.release(&Release::now()).await.unwrap_err();
             assert_eq!(gone.kind(), ErrorKind::Lost);
             assert_eq!(counts(&mut stage), ["1"]);
         }
@@ -90,7 +90,7 @@ async fn a_claim_of_a_time_before_has_no_part_in_a_later_one() {
     let second = two.lock("a").owner(&me).ttl(TTL).acquire().await.unwrap();
     assert!(second.token() > first.token());
     assert!(matches!(lease.renew().await.unwrap(), lockkeeper::backend::Standing::Lost(_)));
-    assert_eq!(lease.release(Duration::ZERO).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(lease.release(&Release::now()).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(counts(&mut stage), ["1"]);
     assert!(two.lock("a").try_acquire().await.unwrap().is_none());
     second.release().await.unwrap();

@@ -260,7 +260,7 @@ async fn nothing_is_known_of_a_lock_made_anew(lab: &Lab) -> Result<()> {
         raw.delete(node)?;
     }
     raw.delete("/l/n")?;
-    tokio::time::timeout(PATIENT, guard.lost().cancelled()).await?;
+    tokio::time::timeout(PATIENT, guard.lost()).await?;
     drop(guard);
     let anew = two.lock("n").ttl(LONG).acquire().await?;
     let number = |node: &String| node.ends_with("0000000000");

@@ -26,7 +26,7 @@ async fn without_session(proxy: &Proxy, options: &str) -> Result<Keeper> {
     let guard = one.lock("session").ttl(LONG).acquire().await?;
     proxy.refuse(true);
     proxy.reset();
-    tokio::time::timeout(PATIENT, guard.lost().cancelled()).await?;
+    tokio::time::timeout(PATIENT, guard.lost()).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     proxy.heal();
     tokio::time::sleep(Duration::from_secs(2)).await;

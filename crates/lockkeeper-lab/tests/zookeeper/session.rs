@@ -46,7 +46,7 @@ async fn a_server_paused_past_the_session_ends_the_claim_first(lab: &Lab) -> Res
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
     crate::queue_of(&one, "n", 1).await?;
     server.pause()?;
-    tokio::time::timeout(PATIENT, guard.lost().cancelled()).await?;
+    tokio::time::timeout(PATIENT, guard.lost()).await?;
     ensure!(!guard.is_held() && guard.remaining().is_zero(), "lost, and yet held");
     tokio::time::sleep(Duration::from_secs(3)).await;
     server.resume()?;
@@ -127,7 +127,7 @@ async fn a_session_that_ended_is_followed_by_another(lab: &Lab) -> Result<()> {
     let guard = one.lock("n").ttl(LONG).acquire().await?;
     proxy.refuse(true);
     proxy.reset();
-    tokio::time::timeout(PATIENT, guard.lost().cancelled()).await?;
+    tokio::time::timeout(PATIENT, guard.lost()).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     proxy.heal();
     let again = one.lock("n").ttl(LONG).acquire_within(PATIENT).await?;

@@ -63,7 +63,7 @@ async fn a_holder_is_told_of_one_who_does_not_see_it(lab: &Lab) -> Result<()> {
         let ours = keeper(&url, &format!("session=2s&recipe={recipe}")).await?;
         let guard = ours.lock("n").ttl(LONG).acquire().await?;
         raw.create(&format!("/{recipe}/n/{LATCH}"), false)?;
-        tokio::time::timeout(PATIENT, guard.lost().cancelled()).await?;
+        tokio::time::timeout(PATIENT, guard.lost()).await?;
         let reason = guard.lost_reason();
         let told = matches!(&reason, Some(LossReason::Broken { reason }) if reason.contains(LATCH));
         ensure!(told, "{recipe}: {reason:?}");

@@ -4,8 +4,8 @@
 //! that frees the name grants it to the next in line and wakes only those.
 
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, Grant, HolderView, Inspector, Lease,
-    LockView, LossReason, Mode, Moment, Name, Patience, Reach, Sequencer, Standing, WaiterView,
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, Lease, LockView,
+    LossReason, Mode, Moment, Name, Patience, Release, Sequencer, Standing, Ticket, WaiterView,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -50,7 +50,7 @@ struct Held {
     expires: Moment,
     alarm: Option<Alarm>,
     /// Released, but kept for its `min_hold`: nobody's any more.
-    lingers: bool,
+    stays: bool,
     /// How many guards share it.
     count: usize,
 }
@@ -81,7 +81,7 @@ impl Memory {
 
     fn grant(&self, claim: &Claim, token: FencingToken, sent: Moment) -> Grant {
         let (table, sooner) = (self.table.clone(), self.sooner.clone());
-        let lease = MemoryLease { table, sooner, claim: claim.clone() };
+        let lease = MemoryLease { table, sooner, ticket: Ticket::of(claim) };
         Grant { lease: Box::new(lease), token: Some(token), sent, valid_for: claim.ttl }
     }
 }
@@ -93,7 +93,7 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 #[async_trait]
 impl Backend for Memory {
     fn capability(&self) -> Capability {
-        CAPABILITY
+        crate::recipes::MEMORY
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
@@ -130,7 +130,7 @@ impl Backend for Memory {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let mut table = self.table();
         table.leave(claim);
-        table.release(claim, Duration::ZERO);
+        table.release(&Ticket::of(claim), Duration::ZERO);
         Ok(())
     }
 
@@ -140,6 +140,11 @@ impl Backend for Memory {
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         Some(self)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        let (table, sooner) = (self.table.clone(), self.sooner.clone());
+        Some(Box::new(MemoryLease { table, sooner, ticket: ticket.clone() }))
     }
 }
 
@@ -154,20 +159,6 @@ impl Sequencer for Memory {
     }
 }
 
-/// What `memory:` promises.
-pub(crate) const CAPABILITY: Capability = Capability {
-    reach: Reach::Process,
-    shared: true,
-    permits: true,
-    fair: true,
-    fencing: true,
-    reentrant: true,
-    linger: true,
-    notified: true,
-    durable: false,
-    session: false,
-};
-
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("memory:")
@@ -178,7 +169,7 @@ impl fmt::Display for Memory {
 struct MemoryLease {
     table: Arc<Mutex<Table>>,
     sooner: Arc<Notify>,
-    claim: Claim,
+    ticket: Ticket,
 }
 
 #[async_trait]
@@ -186,25 +177,25 @@ impl Lease for MemoryLease {
     async fn renew(&mut self) -> Result<Standing> {
         let now = Moment::now();
         let mut table = lock(&self.table);
-        Ok(match table.held(&self.claim.name, self.claim.id) {
-            Some(held) if now < held.expires => {
-                held.expires = now + self.claim.ttl;
+        Ok(match table.held(&self.ticket) {
+            Some(held) if now < held.expires && !held.stays => {
+                held.expires = now + self.ticket.ttl;
                 Standing::Held
             }
             _ => Standing::Lost(LossReason::Gone),
         })
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        let released = lock(&self.table).release(&self.claim, linger);
-        if !linger.is_zero() {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let released = lock(&self.table).release(&self.ticket, how.stay());
+        if !how.stay().is_zero() {
             self.sooner.notify_waiters();
         }
         if released { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        let gone = match lock(&self.table).held(&self.claim.name, self.claim.id) {
+        let gone = match lock(&self.table).held(&self.ticket) {
             Some(held) => {
                 held.alarm = Some(alarm);
                 None
@@ -217,8 +208,8 @@ impl Lease for MemoryLease {
         }
     }
 
-    fn shared_by(&mut self, guards: usize) {
-        if let Some(held) = lock(&self.table).held(&self.claim.name, self.claim.id) {
+    fn guards_changed(&mut self, guards: usize) {
+        if let Some(held) = lock(&self.table).held(&self.ticket) {
             held.count = guards;
         }
     }
@@ -230,8 +221,7 @@ impl Table {
         self.advance(&claim.name);
         let sent = Moment::now();
         let line = self.lines.entry(claim.name.clone()).or_default();
-        if let Some(mine) = line.holders.iter().find(|h| h.claim.owner == claim.owner && !h.lingers)
-        {
+        if let Some(mine) = line.holders.iter().find(|h| h.claim.owner == claim.owner && !h.stays) {
             let (token, mode) = (mine.token, mine.claim.mode);
             if !mode.covers(claim.mode) {
                 return Err(mode.upgrade_refused(&claim.name, claim.mode));
@@ -252,7 +242,7 @@ impl Table {
         Ok(Asked::Queued(answer, line.waiters.len()))
     }
 
-    /// Looks at a name or two that may have run out unnoticed: detached or lingering claims.
+    /// Looks at a name or two that may have run out unnoticed: claims that were detached or that stay for their `min_hold`.
     fn tidy(&mut self) {
         let from = self.tidied.take().map_or(Bound::Unbounded, Bound::Excluded);
         let some: Vec<Name> = self
@@ -296,16 +286,17 @@ impl Table {
     }
 
     /// Whether there was something to release.
-    fn release(&mut self, claim: &Claim, linger: Duration) -> bool {
-        let Some(held) = self.held(&claim.name, claim.id) else { return false };
-        held.expires = Moment::now() + linger;
-        held.lingers = true;
-        self.advance(&claim.name);
+    fn release(&mut self, ticket: &Ticket, stay: Duration) -> bool {
+        let Some(held) = self.held(ticket).filter(|held| !held.stays) else { return false };
+        held.expires = Moment::now() + stay;
+        held.stays = true;
+        self.advance(&ticket.name);
         true
     }
 
-    fn held(&mut self, name: &Name, id: ClaimId) -> Option<&mut Held> {
-        self.lines.get_mut(name)?.holders.iter_mut().find(|held| held.claim.id == id)
+    fn held(&mut self, ticket: &Ticket) -> Option<&mut Held> {
+        let line = self.lines.get_mut(&ticket.name)?;
+        line.holders.iter_mut().find(|held| held.claim.id == ticket.id)
     }
 
     fn next_expiry(&self, name: &Name) -> Moment {
@@ -317,7 +308,7 @@ impl Table {
 
 fn next_token(last: &mut u64) -> FencingToken {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let token = FencingToken::after(*last, u64::try_from(since_epoch.as_millis()).unwrap_or(0));
+    let token = FencingToken::after(*last, u64::try_from(since_epoch.as_micros()).unwrap_or(0));
     *last = token.get();
     token
 }
@@ -349,7 +340,7 @@ impl Held {
             since: now,
             expires: now + claim.ttl,
             alarm: None,
-            lingers: false,
+            stays: false,
             count: 1,
         }
     }
@@ -357,7 +348,7 @@ impl Held {
     fn view(&self, now: Moment) -> HolderView {
         HolderView {
             owner: self.claim.owner.clone(),
-            whom: self.claim.whom.to_string(),
+            identity: self.claim.identity.to_string(),
             note: self.claim.note.to_string(),
             mode: self.claim.mode,
             token: Some(self.token),
@@ -372,7 +363,7 @@ impl Waiting {
     fn view(&self, now: Moment) -> WaiterView {
         WaiterView {
             owner: self.claim.owner.clone(),
-            whom: self.claim.whom.to_string(),
+            identity: self.claim.identity.to_string(),
             note: self.claim.note.to_string(),
             mode: self.claim.mode,
             waiting_for: now.since(self.since),

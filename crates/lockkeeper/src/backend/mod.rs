@@ -2,10 +2,11 @@
 //!
 //! A backend is small. It takes a claim in one atomic step, keeps it, gives it back. Waiting
 //! with a limit, renewal, noticing loss, re-entry, releasing on drop and cancel safety are
-//! written once, in the core, and come for free.
+//! written once, in the engine, and come for free.
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod alarms;
+mod capability;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod memory;
@@ -15,14 +16,21 @@ mod queue;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod views;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-pub use crate::claim::{Claim, ClaimId, FencingToken, Mode, Owner};
+pub use crate::alarm::{Alarm, Signal};
+pub use crate::background::Background;
+pub use crate::claim::{Claim, ClaimId, FencingToken, Mode, Owner, Primitive};
 pub use crate::clock::Moment;
-pub use crate::loss::{Alarm, LossReason};
+pub use crate::loss::LossReason;
 pub use crate::name::Name;
 pub use crate::patience::Patience;
+pub use crate::release::Release;
+pub use capability::{Capability, Reach};
+pub(crate) use views::line_of;
+pub use views::{HolderView, LockView, WaiterView};
 
 use crate::error::Result;
 use async_trait::async_trait;
@@ -48,17 +56,6 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// be cancel safe; in exchange every request in it must have a time limit of its own.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>>;
 
-    /// Takes all the claims, which are on different names, in one atomic step and without waiting,
-    /// or none of them. Where a store has no such step, as by default, they are taken one after
-    /// another instead.
-    ///
-    /// Driven to completion as `acquire` is; when it fails in a way that leaves doubt, every one of
-    /// the claims is withdrawn.
-    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
-        let _ = claims;
-        Ok(Together::OneByOne)
-    }
-
     /// Removes whatever this claim may have left in the store: called, and retried, after
     /// `acquire` failed in a way that leaves doubt. Removes nothing of anyone else.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
@@ -69,28 +66,93 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Who holds and who waits, where the store can tell.
-    fn inspector(&self) -> Option<&dyn Inspector>;
+    /// Hands over the home of the keeper's background work: called once by a [`Keeper`] that is
+    /// made over this backend, before anything else. For a backend with work of its own to do there
+    /// or connections to put there; one that has neither need not know.
+    ///
+    /// [`Keeper`]: crate::Keeper
+    fn attach(&self, background: &Background) {
+        let _ = background;
+    }
 
-    /// Numbers that nobody else gets, where the store can keep count.
+    /// Who holds and who waits, where the store can tell: [`Capability::inspects`].
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        None
+    }
+
+    /// Numbers that nobody else gets, where the store can keep count: [`Capability::sequences`].
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         None
     }
+
+    /// Several names in one atomic step, where the store has one: [`Capability::atomic_multi`].
+    fn multi(&self) -> Option<&dyn MultiAcquire> {
+        None
+    }
+
+    /// The lease of a claim that any keeper was granted, in this process or another, where claims
+    /// can be kept and given back by their id: [`Capability::portable`]. Asks nothing of the store:
+    /// whether it has the claim still is for the lease's first renewal to find out.
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        let _ = ticket;
+        None
+    }
+
+    /// Which life the store is in, where it can tell: a text that is the same for as long as the
+    /// server has not been restarted, and never again afterwards. Whoever sees it change knows that
+    /// what was only in the server's memory is gone.
+    async fn incarnation(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+}
+
+/// Takes several names at once.
+#[async_trait]
+pub trait MultiAcquire: Send + Sync {
+    /// Takes all the claims, which are on different names, in one atomic step and without waiting,
+    /// or none of them.
+    ///
+    /// Driven to completion as [`Backend::acquire`] is; when it fails in a way that leaves doubt,
+    /// every one of the claims is withdrawn.
+    async fn acquire_all(&self, claims: &[Claim]) -> Result<Together>;
 }
 
 /// What became of claims made together.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Together {
     /// All won: their grants, in the order of the claims.
     Granted(Vec<Grant>),
     /// None did, since another has the name of the claim with this index.
     Busy(usize),
-    /// Nothing was done: they have to be taken one after another.
+    /// Nothing was done: these cannot be taken in one step, and have to be one after another.
     OneByOne,
+}
+
+/// What finds a held claim in its store, for a keeper other than the one that made it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Ticket {
+    /// What is claimed.
+    pub name: Name,
+    /// How it is shared.
+    pub mode: Mode,
+    /// The claim's own id.
+    pub id: ClaimId,
+    /// By how much a renewal extends the claim.
+    pub ttl: Duration,
+}
+
+impl Ticket {
+    /// That of a claim.
+    pub fn of(claim: &Claim) -> Self {
+        Self { name: claim.name.clone(), mode: claim.mode, id: claim.id, ttl: claim.ttl }
+    }
 }
 
 /// A claim that won.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Grant {
     /// What keeps the claim and gives it back.
     pub lease: Box<dyn Lease>,
@@ -105,28 +167,34 @@ pub struct Grant {
     pub valid_for: Duration,
 }
 
+impl Grant {
+    /// The grant of a claim that was asked for at `sent`, and that the store keeps for `valid_for`
+    /// from then on.
+    pub fn new(
+        lease: Box<dyn Lease>,
+        token: Option<FencingToken>,
+        sent: Moment,
+        valid_for: Duration,
+    ) -> Self {
+        Self { lease, token, sent, valid_for }
+    }
+}
+
 /// One claim, held.
 #[async_trait]
-pub trait Lease: fmt::Debug + Send + Sync + 'static {
+pub trait Lease: fmt::Debug + Send + 'static {
     /// Extends the claim by its whole ttl if it is still ours and has not expired.
     /// An `Err` means "not known": it neither extends nor ends the lease.
     async fn renew(&mut self) -> Result<Standing>;
 
-    /// Whether the name passes, right now, to another claim of this keeper: then this one is over
-    /// before the store says so, and [`release`](Self::release), which follows at once, only has
-    /// to tell it. Asked once, and only of a claim that need not linger.
-    fn passes_on(&mut self) -> bool {
-        false
-    }
-
-    /// Gives the claim back, at once or once `linger` has passed. Idempotent: a claim that is
-    /// gone, or another's, is left alone.
+    /// Gives the claim back, at once or once [`Release::stay`] has passed. Idempotent: a claim that
+    /// is gone, or another's, is left alone.
     ///
     /// An error of [`ErrorKind::Lost`](crate::ErrorKind::Lost), best made by
     /// [`LossReason::to_error`], says that the store did not have the claim any more, and ends
     /// the matter. Where an earlier request for the same release may have been carried out, its
     /// absence means nothing, and the answer is `Ok`.
-    async fn release(&mut self, linger: Duration) -> Result<()>;
+    async fn release(&mut self, how: &Release<'_>) -> Result<()>;
 
     /// Hands over the alarm to ring should the store say that the claim is gone; at once, if it
     /// has said so since the grant. A backend whose store never says so lets it drop.
@@ -135,13 +203,14 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// So many guards share the claim now: its owner entered again, or left but for those. For
     /// stores that can show it ([`HolderView::count`]), at their leisure: called also where
     /// nothing may wait and nothing may be sent.
-    fn shared_by(&mut self, guards: usize) {
+    fn guards_changed(&mut self, guards: usize) {
         let _ = guards;
     }
 }
 
 /// What a renewal found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Standing {
     /// Held for a whole ttl from the moment the renewal was sent.
     Held,
@@ -149,83 +218,6 @@ pub enum Standing {
     HeldFor(Duration),
     /// No longer ours.
     Lost(LossReason),
-}
-
-/// How far a lock reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Reach {
-    /// The tasks and threads of one process.
-    Process,
-    /// The processes of one machine.
-    Machine,
-    /// Whoever can reach the store.
-    Network,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reach::Process => "process",
-            Reach::Machine => "machine",
-            Reach::Network => "network",
-        })
-    }
-}
-
-/// What a backend promises. What it does not promise it refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Capability {
-    /// How far a lock reaches.
-    pub reach: Reach,
-    /// [`Mode::Shared`].
-    pub shared: bool,
-    /// [`Mode::Permit`].
-    pub permits: bool,
-    /// Claims are granted in the order they were made.
-    pub fair: bool,
-    /// Grants carry a token that never goes back.
-    pub fencing: bool,
-    /// An owner may enter again from another process or keeper.
-    pub reentrant: bool,
-    /// A claim can outlive its release: `min_hold`.
-    pub linger: bool,
-    /// Waiters are woken; where false, they poll.
-    pub notified: bool,
-    /// Claims and tokens survive a restart of the store.
-    pub durable: bool,
-    /// Claims live in a session that the keeper has with the store. A ttl longer than what the
-    /// session is good for is cut to that; a process that dies frees its claims when the store
-    /// ends the session, whatever their ttl; one that lives frees each of them at its ttl.
-    pub session: bool,
-}
-
-impl Capability {
-    /// The least there is: exclusive claims that are polled for.
-    pub const fn least(reach: Reach) -> Self {
-        Self {
-            reach,
-            shared: false,
-            permits: false,
-            fair: false,
-            fencing: false,
-            reentrant: false,
-            linger: false,
-            notified: false,
-            durable: false,
-            session: false,
-        }
-    }
-
-    /// Whether claims of this mode can be made.
-    pub fn has(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Exclusive => true,
-            Mode::Shared => self.shared,
-            Mode::Permit { .. } => self.permits,
-        }
-    }
 }
 
 /// Looks into a store and, if it must be, takes a lock from its holder.
@@ -261,95 +253,4 @@ pub trait Sequencer: Send + Sync {
     /// A store that lost its count starts again at `floor`, so give one that is above every
     /// number you know to have been used.
     async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64>;
-}
-
-/// A name and everyone at it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockView {
-    /// The name.
-    pub name: Name,
-    /// Those who hold it, in the order they were granted it.
-    pub holders: Vec<HolderView>,
-    /// Those who wait, in the order they will get it where the backend is fair.
-    pub waiters: Vec<WaiterView>,
-}
-
-/// One owner who holds a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HolderView {
-    /// The owner's id.
-    pub owner: Owner,
-    /// The owner for people: `user@host pid 4242`.
-    pub whom: String,
-    /// What the owner said of the claim.
-    pub note: String,
-    /// How it is held.
-    pub mode: Mode,
-    /// The token of the grant.
-    pub token: Option<FencingToken>,
-    /// How many claims the owner has on the name, by re-entry. Those of one keeper are one where
-    /// the store is not told of them ([`Lease::shared_by`]).
-    pub count: usize,
-    /// Time since the grant; on etcd and ZooKeeper, which do not write that down, since it was
-    /// asked for.
-    pub held_for: Duration,
-    /// Time until the claim ends unless renewed.
-    pub expires_in: Duration,
-}
-
-/// One owner who waits for a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaiterView {
-    /// The owner's id.
-    pub owner: Owner,
-    /// The owner for people.
-    pub whom: String,
-    /// What the owner said of the claim.
-    pub note: String,
-    /// How it is wanted.
-    pub mode: Mode,
-    /// Time since it began to wait.
-    pub waiting_for: Duration,
-}
-
-impl LockView {
-    /// One line that says who holds the name: `alice@web-1 pid 4242 'backup.sh' for 42s`.
-    ///
-    /// `None` when nobody does.
-    pub fn holders_line(&self) -> Option<String> {
-        line_of(&self.holders)
-    }
-
-    /// The place of `owner` among the waiters, counted from 1.
-    pub fn place_of(&self, owner: &Owner) -> Option<usize> {
-        self.waiters.iter().position(|waiter| waiter.owner == *owner).map(|index| index + 1)
-    }
-}
-
-/// One line that says who holds a name; `None` when nobody does.
-pub(crate) fn line_of(holders: &[HolderView]) -> Option<String> {
-    let first = holders.first()?;
-    let mut line = first.to_string();
-    if holders.len() > 1 {
-        line += &format!(" and {} more", holders.len() - 1);
-    }
-    Some(line)
-}
-
-impl fmt::Display for HolderView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Of one who came by another library, the id is all there is.
-        let whom = if self.whom.is_empty() { self.owner.id() } else { &self.whom };
-        f.write_str(&in_one_line(whom))?;
-        if !self.note.is_empty() {
-            write!(f, " '{}'", in_one_line(&self.note))?;
-        }
-        write!(f, " for {}s", self.held_for.as_secs())
-    }
-}
-
-/// Text of others, made safe to print: control characters are written out.
-fn in_one_line(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    text.chars().map(shown).collect()
 }

@@ -17,7 +17,7 @@
 //! guards have reached the store. These functions block: inside async functions use
 //! [`Keeper`](crate::Keeper).
 
-mod engine;
+mod runtime;
 
 use crate::backend::{Capability, LockView};
 use crate::background::Background;
@@ -26,8 +26,8 @@ use crate::connect::connect_in;
 use crate::error::Result;
 use crate::guard::lost_error;
 use crate::patience::OUTAGE;
-use engine::Engine;
 use futures_util::StreamExt;
+use runtime::Runtime;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,9 +37,9 @@ use std::time::Duration;
 /// # Errors
 /// As [`connect`](crate::connect()).
 pub fn connect(url: &str) -> Result<Keeper> {
-    let engine = Arc::new(Engine::default());
-    let inner = engine.block_on(connect_in(url, Background::aloof()))?;
-    Ok(Keeper::over(inner, engine))
+    let runtime = Arc::new(Runtime::default());
+    let inner = runtime.block_on(connect_in(url, Background::aloof()))?;
+    Ok(Keeper::over(inner, runtime))
 }
 
 /// A connection to one store; see [`Keeper`](crate::Keeper). Clones share it.
@@ -48,7 +48,7 @@ pub struct Keeper {
     inner: crate::Keeper,
     /// What the ids of its threads begin with.
     threads: Owner,
-    engine: Arc<Engine>,
+    runtime: Arc<Runtime>,
 }
 
 impl Keeper {
@@ -58,12 +58,12 @@ impl Keeper {
     /// When the system gives no thread or no random numbers.
     pub fn new(backend: Arc<dyn crate::backend::Backend>) -> Result<Self> {
         let inner = crate::Keeper::over(backend, Background::aloof(), OUTAGE)?;
-        Ok(Self::over(inner, Arc::new(Engine::default())))
+        Ok(Self::over(inner, Arc::new(Runtime::default())))
     }
 
-    fn over(inner: crate::Keeper, engine: Arc<Engine>) -> Self {
-        engine.serve(&inner);
-        Self { threads: inner.owner("thread"), inner, engine }
+    fn over(inner: crate::Keeper, runtime: Arc<Runtime>) -> Self {
+        runtime.serve(&inner);
+        Self { threads: inner.owner("thread"), inner, runtime }
     }
 
     /// A lock that one thread holds at a time.
@@ -106,7 +106,7 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::list`](crate::Keeper::list).
     pub fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        self.engine.block_on(self.inner.list(prefix))
+        self.runtime.block_on(self.inner.list(prefix))
     }
 
     /// Who holds `name` and who waits for it.
@@ -114,7 +114,7 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::show`](crate::Keeper::show).
     pub fn show(&self, name: &str) -> Result<LockView> {
-        self.engine.block_on(self.inner.show(name))
+        self.runtime.block_on(self.inner.show(name))
     }
 
     /// Takes `name` from the holder with `token`.
@@ -122,7 +122,7 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::break_hold`](crate::Keeper::break_hold).
     pub fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
-        self.engine.block_on(self.inner.break_hold(name, token, reason))
+        self.runtime.block_on(self.inner.break_hold(name, token, reason))
     }
 
     /// The async keeper behind it: for its events.
@@ -185,7 +185,7 @@ macro_rules! blocking_verbs {
         /// As [`Lock::acquire`](crate::Lock::acquire).
         pub fn $acquire(&self) -> Result<$guard> {
             let inner = self.as_this_thread();
-            self.keeper.engine.block_on(inner.$acquire()).map(|inner| self.wrap(inner))
+            self.keeper.runtime.block_on(inner.$acquire()).map(|inner| self.wrap(inner))
         }
 
         /// Takes it now or not at all: `None` when someone else has it.
@@ -194,7 +194,7 @@ macro_rules! blocking_verbs {
         /// As [`Lock::acquire`](crate::Lock::acquire).
         pub fn $try_acquire(&self) -> Result<Option<$guard>> {
             let inner = self.as_this_thread();
-            let taken = self.keeper.engine.block_on(inner.$try_acquire())?;
+            let taken = self.keeper.runtime.block_on(inner.$try_acquire())?;
             Ok(taken.map(|inner| self.wrap(inner)))
         }
 
@@ -204,12 +204,12 @@ macro_rules! blocking_verbs {
         /// As [`Lock::acquire_within`](crate::Lock::acquire_within).
         pub fn $acquire_within(&self, limit: Duration) -> Result<$guard> {
             let inner = self.as_this_thread();
-            let taken = self.keeper.engine.block_on(inner.$acquire_within(limit));
+            let taken = self.keeper.runtime.block_on(inner.$acquire_within(limit));
             taken.map(|inner| self.wrap(inner))
         }
 
         fn wrap(&self, inner: crate::$guard) -> $guard {
-            $guard { inner, engine: self.keeper.engine.clone() }
+            $guard { inner, runtime: self.keeper.runtime.clone() }
         }
 
         /// Owned by the calling thread, unless an owner was named.
@@ -290,8 +290,8 @@ impl Election {
     /// As there.
     pub fn observe(&self) -> Result<impl Iterator<Item = Result<Option<crate::Leader>>> + use<>> {
         let mut leaders = Box::pin(self.inner.observe()?);
-        let engine = self.keeper.engine.clone();
-        Ok(std::iter::from_fn(move || engine.block_on(leaders.next())))
+        let runtime = self.keeper.runtime.clone();
+        Ok(std::iter::from_fn(move || runtime.block_on(leaders.next())))
     }
 }
 
@@ -299,9 +299,9 @@ impl Election {
 #[derive(Debug)]
 #[must_use = "if unused the claim is released at once"]
 pub struct Guard {
-    // Dropped before the engine that carries out its release.
+    // Dropped before the runtime that carries out its release.
     inner: crate::Guard,
-    engine: Arc<Engine>,
+    runtime: Arc<Runtime>,
 }
 
 impl Guard {
@@ -318,7 +318,7 @@ impl Guard {
 
     /// Another guard of the same claim.
     pub fn share(&self) -> Guard {
-        Guard { inner: self.inner.share(), engine: self.engine.clone() }
+        Guard { inner: self.inner.share(), runtime: self.runtime.clone() }
     }
 
     /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
@@ -331,7 +331,7 @@ impl Guard {
     /// # Errors
     /// As [`Guard::release`](crate::Guard::release).
     pub fn release(self) -> Result<()> {
-        self.engine.block_on(self.inner.release())
+        self.runtime.block_on(self.inner.release())
     }
 
     /// Stops renewing without giving the claim back.
@@ -353,7 +353,7 @@ impl Deref for Guard {
 #[must_use = "if unused the claims are released at once"]
 pub struct MultiGuard {
     inner: crate::MultiGuard,
-    engine: Arc<Engine>,
+    runtime: Arc<Runtime>,
 }
 
 impl MultiGuard {
@@ -367,7 +367,7 @@ impl MultiGuard {
     /// # Errors
     /// As [`MultiGuard::release`](crate::MultiGuard::release).
     pub fn release(self) -> Result<()> {
-        self.engine.block_on(self.inner.release())
+        self.runtime.block_on(self.inner.release())
     }
 }
 
@@ -384,7 +384,7 @@ impl Deref for MultiGuard {
 #[must_use = "if unused the leader resigns at once"]
 pub struct Leadership {
     inner: crate::Leadership,
-    engine: Arc<Engine>,
+    runtime: Arc<Runtime>,
 }
 
 impl Leadership {
@@ -393,7 +393,7 @@ impl Leadership {
     /// # Errors
     /// As [`Leadership::resign`](crate::Leadership::resign).
     pub fn resign(self) -> Result<()> {
-        self.engine.block_on(self.inner.resign())
+        self.runtime.block_on(self.inner.resign())
     }
 }
 

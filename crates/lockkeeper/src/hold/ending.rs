@@ -4,13 +4,14 @@ use super::{Hold, Phase, State};
 use crate::backend::Lease;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::What;
+use crate::event::EventKind;
 use crate::guard::lost_error;
+use crate::hold::lease_slot::{Afterwards, Slot};
 use crate::loss::LossReason;
-use crate::patience::Insistence;
-use crate::slot::{Afterwards, Slot};
+use crate::patience::RetryUntilExpiry;
+use crate::release::Release;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -61,7 +62,7 @@ impl Hold {
             && stakes != state.told
         {
             state.told = stakes;
-            lease.shared_by(stakes);
+            lease.guards_changed(stakes);
         }
     }
 
@@ -90,7 +91,7 @@ impl Hold {
             return;
         }
         if let Ending::Here(lease) = self.end(Afterwards::Release { told: None }) {
-            self.core.spawn(self.clone().give_back_quietly(lease));
+            self.engine.spawn(self.clone().give_back_quietly(lease));
         }
     }
 
@@ -106,8 +107,8 @@ impl Hold {
     /// what `afterwards` says.
     fn end(self: &Arc<Self>, afterwards: Afterwards) -> Ending {
         match afterwards {
-            Afterwards::Forget => self.core.reentry.forget(self),
-            _ => self.state().leaving = self.core.reentry.leave(self),
+            Afterwards::Forget => self.engine.reentry.forget(self),
+            _ => self.state().leaving = self.engine.reentry.leave(self),
         }
         let mut state = self.state();
         if state.phase == Phase::Held {
@@ -143,7 +144,7 @@ impl Hold {
     /// How long the claim must stay although it is given back. A claim whose caller left before
     /// the grant, or that lost one of several names, was never held by anyone: to keep it would
     /// be to keep out a period's work that nobody did.
-    fn linger(&self) -> Duration {
+    fn stay(&self) -> Duration {
         if self.handed_out.load(Ordering::Acquire) == 0 {
             return Duration::ZERO;
         }
@@ -154,12 +155,13 @@ impl Hold {
     /// Releases the lease, tries again in the background if the store does not answer, and
     /// returns what the first try said.
     pub(super) async fn give_back(self: Arc<Self>, mut lease: Box<dyn Lease>) -> Result<()> {
-        let linger = self.linger();
-        let passed_on = linger.is_zero() && lease.passes_on();
-        if passed_on {
+        let passed_on = AtomicBool::new(false);
+        let over = || {
+            passed_on.store(true, Ordering::Relaxed);
             self.released();
-        }
-        let result = lease.release(linger).await;
+        };
+        let result = lease.release(&Release::after(self.stay()).or_over(&over)).await;
+        let passed_on = passed_on.into_inner();
         let leaving = self.state().leaving.take();
         drop(leaving);
         match &result {
@@ -167,7 +169,7 @@ impl Hold {
             Ok(()) => self.released(),
             Err(error) if error.kind() == ErrorKind::Lost => {
                 if !passed_on {
-                    self.over(What::Lost(LossReason::Gone));
+                    self.over(EventKind::Lost(LossReason::Gone));
                 }
                 let message = format!("the lock {:?} was lost: {error}", self.claim.name);
                 return Err(Error::new(ErrorKind::Lost, message));
@@ -175,10 +177,10 @@ impl Hold {
             Err(error) => {
                 tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
                 let hold = self.clone();
-                self.core.spawn(async move {
-                    let mut insistence = Insistence::until_expiry_of(&hold.claim);
-                    while insistence.again().await {
-                        match lease.release(hold.linger()).await {
+                self.engine.spawn(async move {
+                    let mut retry = RetryUntilExpiry::of(&hold.claim);
+                    while retry.again().await {
+                        match lease.release(&Release::after(hold.stay())).await {
                             // By now it is not known which of the tries ended it.
                             Err(error) if error.kind() != ErrorKind::Lost => {}
                             _ if passed_on => return,
@@ -192,13 +194,13 @@ impl Hold {
     }
 
     fn released(&self) {
-        self.over(What::Released);
+        self.over(EventKind::Released);
     }
 
     /// Tells of the claim's end, unless it was told as a loss before.
-    fn over(&self, what: What) {
+    fn over(&self, kind: EventKind) {
         if self.state().phase == Phase::Over {
-            self.core.events.emit(&self.claim, self.token, what);
+            self.engine.events.emit(&self.claim, self.token, kind);
         }
     }
 

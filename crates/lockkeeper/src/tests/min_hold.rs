@@ -117,7 +117,7 @@ async fn but_whoever_held_it_even_if_others_did_no_work() {
     // Nor is it over for one whose claim ran out while it was at work.
     let guard = lock.acquire().await.unwrap();
     *script.renew_fails.lock().unwrap() = true;
-    guard.lost().cancelled().await;
+    guard.lost().await;
     stays(&keeper).await;
 }
 

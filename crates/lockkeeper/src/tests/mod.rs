@@ -1,4 +1,4 @@
-//! The core on a paused clock: hours of holding in milliseconds.
+//! The engine on a paused clock: hours of holding in milliseconds.
 
 mod min_hold;
 mod outages;
@@ -6,7 +6,7 @@ mod reentry;
 mod scripted;
 
 use crate::backend::Moment;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::{ErrorKind, Guard, Keeper, LossReason};
 use futures_util::FutureExt;
 use scripted::{Script, Scripted};
@@ -57,7 +57,7 @@ async fn loss_is_signalled_on_time_while_a_renewal_hangs() {
     let guard = held(&keeper).await;
     *script.renew_takes.lock().unwrap() = secs(600);
     *script.renew_fails.lock().unwrap() = false;
-    guard.lost().cancelled().await;
+    guard.lost().await;
     let after = Moment::now().since(start);
     assert!(after < secs(3), "signalled {after:?} after the request of 3 s");
     assert!(after >= Duration::from_millis(2960), "signalled early, after {after:?}");
@@ -70,7 +70,7 @@ async fn an_answer_after_the_deadline_does_not_revive_and_is_given_back() {
     let (keeper, script) = keeper();
     let guard = held(&keeper).await;
     *script.renew_takes.lock().unwrap() = secs(5);
-    guard.lost().cancelled().await;
+    guard.lost().await;
     tokio::time::sleep(secs(10)).await;
     assert!(!guard.is_held());
     assert!(guard.remaining().is_zero());
@@ -102,7 +102,7 @@ async fn unanswered_renewals_neither_extend_nor_end() {
     tokio::time::sleep(secs(60)).await;
     assert!(guard.is_held());
     *script.renew_fails.lock().unwrap() = true;
-    guard.lost().cancelled().await;
+    guard.lost().await;
     assert_eq!(guard.lost_reason(), Some(LossReason::Expired));
 }
 
@@ -139,7 +139,7 @@ async fn a_hold_is_in_jeopardy_until_the_store_answers() {
     *script.renew_fails.lock().unwrap() = true;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(guard.is_in_jeopardy() && guard.is_held(), "an unanswered renewal is jeopardy too");
-    guard.lost().cancelled().await;
+    guard.lost().await;
     assert!(!guard.is_in_jeopardy(), "what is lost is in danger no more");
 }
 
@@ -193,7 +193,7 @@ async fn what_is_passed_on_is_over_before_the_store_says_so() {
         drop(keeper);
         let mut released = usize::from(passes_on);
         while let Some(event) = events.next().await {
-            released += usize::from(event.what == What::Released);
+            released += usize::from(event.kind == EventKind::Released);
         }
         assert_eq!(released, 1, "and told once");
     }
@@ -249,7 +249,7 @@ async fn max_hold_ends_it_and_leaves_time_to_stop() {
     let lock = keeper.lock("name").ttl(secs(3)).max_hold(secs(10));
     let start = Moment::now();
     let guard = lock.acquire().await.unwrap();
-    guard.lost().cancelled().await;
+    guard.lost().await;
     let after = Moment::now().since(start);
     assert!((secs(10)..secs(11)).contains(&after), "{after:?}");
     assert_eq!(guard.lost_reason(), Some(LossReason::HeldTooLong));
@@ -308,20 +308,20 @@ async fn events_tell_the_story_in_order() {
     guard.release().await.unwrap();
     let next = waiter.await.unwrap();
     *script.renew_fails.lock().unwrap() = true;
-    next.lost().cancelled().await;
+    next.lost().await;
     let mut told = Vec::new();
     while told.len() < 6 {
-        told.push(events.next().await.unwrap().what);
+        told.push(events.next().await.unwrap().kind);
     }
     // The hand-over wakes the next one before the releaser has its answer.
-    told[3..5].sort_by_key(|what| *what == What::Acquired);
+    told[3..5].sort_by_key(|what| *what == EventKind::Acquired);
     let expected = [
-        What::Acquired,
-        What::Queued { place: Some(1) },
-        What::Renewed,
-        What::Released,
-        What::Acquired,
-        What::Expired,
+        EventKind::Acquired,
+        EventKind::Queued { place: Some(1) },
+        EventKind::Renewed,
+        EventKind::Released,
+        EventKind::Acquired,
+        EventKind::Lost(LossReason::Expired),
     ];
     assert_eq!(told, expected);
 }

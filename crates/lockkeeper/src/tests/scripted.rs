@@ -2,7 +2,7 @@
 
 use crate::backend::memory::Memory;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Moment, Patience, Release, Standing,
 };
 use crate::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -121,11 +121,10 @@ impl Lease for ScriptedLease {
         }
     }
 
-    fn passes_on(&mut self) -> bool {
-        self.script.passes_on.load(Ordering::SeqCst)
-    }
-
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        if how.stay().is_zero() && self.script.passes_on.load(Ordering::SeqCst) {
+            how.over();
+        }
         if take(&self.script.releases_fail) {
             return Err(no_answer());
         }
@@ -133,14 +132,14 @@ impl Lease for ScriptedLease {
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
         }
-        self.inner.release(linger).await
+        self.inner.release(how).await
     }
 
     fn watch(&mut self, alarm: Alarm) {
         *self.script.alarm.lock().unwrap() = Some(alarm);
     }
 
-    fn shared_by(&mut self, guards: usize) {
-        self.inner.shared_by(guards);
+    fn guards_changed(&mut self, guards: usize) {
+        self.inner.guards_changed(guards);
     }
 }

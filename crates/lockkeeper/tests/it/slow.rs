@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lockkeeper::backend::memory::Memory;
 use lockkeeper::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, Patience, Release, Standing,
 };
 use lockkeeper::{ErrorKind, Result};
 use std::fmt;
@@ -58,9 +58,10 @@ impl Backend for Slow {
         }
         let grant = self.inner.acquire(claim, patience).await?;
         tokio::time::sleep(self.delay).await;
-        Ok(grant.map(|grant| {
+        Ok(grant.map(|mut grant| {
             let (delay, script) = (self.delay, self.script.clone());
-            Grant { lease: Box::new(SlowLease { inner: grant.lease, delay, script }), ..grant }
+            grant.lease = Box::new(SlowLease { inner: grant.lease, delay, script });
+            grant
         }))
     }
 
@@ -92,9 +93,9 @@ impl Lease for SlowLease {
         self.inner.renew().await
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         tokio::time::sleep(self.delay).await;
-        let released = self.inner.release(linger).await;
+        let released = self.inner.release(how).await;
         tokio::time::sleep(self.delay).await;
         released
     }

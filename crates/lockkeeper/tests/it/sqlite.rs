@@ -117,7 +117,7 @@ async fn a_file_deleted_while_in_use_loses_the_lock_instead_of_pretending() {
     let error = keeper.lock("other").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("deleted or replaced"), "{error}");
-    guard.lost().cancelled().await;
+    guard.lost().await;
     assert_eq!(guard.lost_reason(), Some(LossReason::Gone));
 }
 
@@ -129,7 +129,7 @@ async fn a_holder_is_told_that_its_claim_was_broken_also_after_a_quiet_time() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let guard = keeper.lock("n").ttl(Duration::from_secs(24 * 3600)).acquire().await.unwrap();
     other.break_hold("n", guard.token().unwrap(), "stuck").await.unwrap();
-    guard.lost().cancelled().await;
+    guard.lost().await;
     assert_eq!(guard.lost_reason(), Some(LossReason::Broken { reason: "stuck".into() }));
 }
 

@@ -21,7 +21,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     if chosen.capability.reentrant {
         cases.extend(cases!("processes": an_owner_enters_again_in_another_process));
     }
-    if chosen.capability.linger {
+    if chosen.capability.min_hold {
         cases.extend(cases!("processes": min_hold_outlasts_the_process));
     }
     if chosen.capability.fencing {

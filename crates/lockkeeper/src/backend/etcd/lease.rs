@@ -5,7 +5,7 @@ use super::listener::{Ear, Listening, When};
 use super::proto::{RangeResponse, TxnResponse, path};
 use super::queue::{Entry, Shared};
 use super::{history, record, requests, session};
-use crate::backend::{Alarm, Claim, Lease, LossReason, Moment, Standing};
+use crate::backend::{Alarm, Claim, Lease, LossReason, Moment, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ impl EtcdLease {
 
     /// Leaves the key to a lease of its own, which ends it in time, with or without us. `false`
     /// when it surely was not there any more.
-    async fn linger(&self, linger: Duration) -> Result<bool> {
+    async fn stay_for(&self, stay: Duration) -> Result<bool> {
         let link = &self.shared.link;
-        let (lease, _) = session::grant(link, linger).await?;
+        let (lease, _) = session::grant(link, stay).await?;
         let (key, created) = (self.entry.ticket.key.bytes(), self.entry.created);
         let request = requests::rewrite(key, created, record::write(&self.claim), lease);
         // From here on the key may be there after us.
@@ -76,16 +76,17 @@ impl Lease for EtcdLease {
         Ok(Standing::HeldFor(valid_for))
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let stay = how.stay();
         self.listening = None;
         let (id, debt) = (self.claim.id, Debt::of(&self.entry));
         let tried = std::mem::replace(&mut self.tried, true);
-        let was_there = if linger.is_zero() {
+        let was_there = if stay.is_zero() {
             self.shared.debts.owe(id, debt.clone());
             self.shared.debts.pay(id, &debt).await?
         } else {
-            self.shared.debts.owe(id, debt.later(Moment::now() + linger));
-            let was_there = self.linger(linger).await?;
+            self.shared.debts.owe(id, debt.later(Moment::now() + stay));
+            let was_there = self.stay_for(stay).await?;
             self.shared.debts.paid(id);
             was_there
         };

@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 /// The token of a key that was created then.
 pub(super) fn token(create_revision: i64) -> Option<FencingToken> {
-    FencingToken::new(u64::try_from(create_revision).ok()?.saturating_mul(FencingToken::STEP))
+    FencingToken::from_revision(create_revision)
 }
 
 /// The claims of a line in order, and how each is meant.

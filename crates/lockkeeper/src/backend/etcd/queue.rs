@@ -13,8 +13,8 @@ use super::session::{Session, Term};
 use super::trouble::Trouble;
 use super::{together, view};
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Moment, Name,
-    Patience, Together,
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Moment,
+    MultiAcquire, Name, Patience, Together,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -164,7 +164,7 @@ impl Etcd {
 #[async_trait]
 impl Backend for Etcd {
     fn capability(&self) -> Capability {
-        crate::connect::ETCD
+        crate::recipes::ETCD
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
@@ -173,10 +173,6 @@ impl Backend for Etcd {
         } else {
             self.wait(claim, patience).await
         }
-    }
-
-    async fn acquire_together(&self, claims: &[Claim]) -> Result<Together> {
-        together::acquire(self, claims).await
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
@@ -191,6 +187,10 @@ impl Backend for Etcd {
         let Shared { session, debts, .. } = &*self.shared;
         debts.pay_what_is_due().await;
         session.close(|lease| debts.any_on(lease)).await
+    }
+
+    fn multi(&self) -> Option<&dyn MultiAcquire> {
+        Some(self)
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -379,6 +379,13 @@ fn place_of_last(ticket: &Ticket, line: &RangeResponse) -> Option<Place> {
             behind: vec![before.key.clone()],
         }),
         _ => None,
+    }
+}
+
+#[async_trait]
+impl MultiAcquire for Etcd {
+    async fn acquire_all(&self, claims: &[Claim]) -> Result<Together> {
+        together::acquire(self, claims).await
     }
 }
 

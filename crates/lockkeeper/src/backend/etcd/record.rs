@@ -10,12 +10,12 @@ const OURS: &str = "lockkeeper 1";
 /// What is written over a claim that was taken from its holder, in the moment before it goes.
 const BROKEN: &str = "broken";
 
-/// `lockkeeper 1, mode, owner, whom, asked, note`, a line each.
+/// `lockkeeper 1, mode, owner, identity, asked, note`, a line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mode: Mode,
     pub(super) owner: Owner,
-    pub(super) whom: String,
+    pub(super) identity: String,
     /// When it was asked for, since 1970 and by the clock of whoever asked: etcd has none that it
     /// would tell. For people to read; nothing is decided by it.
     asked: Option<Duration>,
@@ -40,9 +40,9 @@ pub(super) fn write(claim: &Claim) -> Vec<u8> {
         Mode::Permit { of } => format!("permit {of}"),
     };
     let (owner, note) = (&claim.owner, &claim.note);
-    let whom: String = claim.whom.chars().filter(|c| *c != '\n').collect();
+    let identity: String = claim.identity.chars().filter(|c| *c != '\n').collect();
     let asked = now().as_millis();
-    format!("{OURS}\n{mode}\n{owner}\n{whom}\n{asked}\n{note}").into_bytes()
+    format!("{OURS}\n{mode}\n{owner}\n{identity}\n{asked}\n{note}").into_bytes()
 }
 
 pub(super) fn write_broken(reason: &str) -> Vec<u8> {
@@ -79,9 +79,9 @@ fn read(value: &[u8]) -> Option<Record> {
         permit => Mode::Permit { of: permit.strip_prefix("permit ")?.parse().ok()? },
     };
     let owner = Owner::from_id(lines.next()?.to_owned());
-    let whom = lines.next()?.to_owned();
+    let identity = lines.next()?.to_owned();
     let asked = lines.next()?.parse().ok().map(Duration::from_millis);
-    Some(Record { mode, owner, whom, asked, note: lines.next()?.to_owned() })
+    Some(Record { mode, owner, identity, asked, note: lines.next()?.to_owned() })
 }
 
 /// What the key says, as far as another program's says anything.
@@ -92,7 +92,7 @@ pub(super) fn read_any(key: &[u8], value: &[u8]) -> Record {
         Record {
             mode: Mode::Exclusive,
             owner: Owner::from_id(lease.to_owned()),
-            whom: format!("another program, lease {lease}"),
+            identity: format!("another program, lease {lease}"),
             asked: None,
             note: String::from_utf8_lossy(value).into_owned(),
         }
@@ -103,7 +103,7 @@ pub(super) fn read_any(key: &[u8], value: &[u8]) -> Record {
 mod tests {
     use super::*;
     use crate::backend::Name;
-    use crate::claim::ClaimIds;
+    use crate::claim::{ClaimIds, Primitive};
     use std::time::Duration;
 
     #[test]
@@ -113,17 +113,17 @@ mod tests {
                 id: ClaimIds::new().unwrap().next(),
                 name: Name::new("a").unwrap(),
                 mode,
-                sided: false,
+                primitive: Primitive::Lock,
                 owner: Owner::from_id("me".into()),
                 ttl: Duration::from_secs(1),
-                whom: "me@here pid 1".into(),
+                identity: "me@here pid 1".into(),
                 note: "two\nlines".into(),
             };
             let value = write(&claim);
             let record = read(&value).unwrap();
             assert_eq!((record.mode, record.owner.id()), (mode, "me"));
             assert_eq!(
-                (record.whom.as_str(), record.note.as_str()),
+                (record.identity.as_str(), record.note.as_str()),
                 ("me@here pid 1", "two\nlines")
             );
             assert!(record.asked.is_some_and(|asked| asked <= now()), "{record:?}");

@@ -91,7 +91,7 @@ fn view(line: &Line, name: &Name, kvs: &[KeyValue], left: &TimesLeft) -> LockVie
         let held_for = record.age();
         HolderView {
             owner: record.owner,
-            whom: record.whom,
+            identity: record.identity,
             note: record.note,
             mode: record.mode,
             token: token(kv.create_revision),
@@ -105,7 +105,7 @@ fn view(line: &Line, name: &Name, kvs: &[KeyValue], left: &TimesLeft) -> LockVie
         let waiting_for = record.age();
         WaiterView {
             owner: record.owner,
-            whom: record.whom,
+            identity: record.identity,
             note: record.note,
             mode: record.mode,
             waiting_for,

@@ -133,7 +133,7 @@ pub(crate) async fn open(address: &Address, background: &Background) -> Result<A
             Ok(Arc::new(reentrant::Reentrant::open(link, settings).await?))
         }
         other => {
-            let recipes = crate::connect::recipes();
+            let recipes = crate::recipes::recipes();
             let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
             let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
             Err(Error::new(

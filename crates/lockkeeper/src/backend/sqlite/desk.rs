@@ -9,7 +9,7 @@ use super::bell::Bell;
 use super::job::{Job, closed, job};
 use super::roll::{Called, Roll};
 use super::schema::{self, BUSY_LIMIT, is_busy, store_error};
-use super::time::{StoreClock, uneven, wall_ms};
+use super::time::{StoreClock, uneven, wall_us};
 use super::tx::Tx;
 use super::wake::Sockets;
 use crate::backend::{Alarm, Moment};
@@ -367,7 +367,7 @@ impl Desk {
             connection,
             process: &self.process,
             now: self.clock.now_ms(),
-            wall: wall_ms(),
+            wall: wall_us(),
             sent,
             granted: RefCell::default(),
             concerned: RefCell::default(),

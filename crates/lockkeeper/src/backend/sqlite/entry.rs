@@ -23,13 +23,13 @@ pub(super) struct Entry {
     pub(super) ttl: i64,
     pub(super) since: i64,
     pub(super) expires: i64,
-    pub(super) whom: String,
+    pub(super) identity: String,
     pub(super) note: String,
 }
 
 impl Entry {
     /// Reads a row of `ticket, state, id, owner, process, mode, token, high, ttl, since, expires,
-    /// whom, note`.
+    /// identity, note`.
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
         Ok(Self {
             ticket: row.get(0)?,
@@ -43,7 +43,7 @@ impl Entry {
             ttl: row.get(8)?,
             since: row.get(9)?,
             expires: row.get(10)?,
-            whom: row.get(11)?,
+            identity: row.get(11)?,
             note: row.get(12)?,
         })
     }

@@ -24,7 +24,7 @@ impl<'a> Line<'a> {
     pub(super) fn load(tx: &'a Tx<'a>, name: &'a str) -> Result<Self> {
         let mut statement = tx.connection.prepare_cached(
             "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires,
-               whom, note
+               identity, note
              FROM claim WHERE name = ?1 ORDER BY ticket",
         )?;
         let entries = statement.query_map([name], Entry::read)?.collect::<Result<Vec<_>>>()?;
@@ -114,7 +114,7 @@ impl<'a> Line<'a> {
         tx.connection
             .prepare_cached(
                 "INSERT INTO claim(name, ticket, state, id, owner, process, mode, token, high,
-                   ttl, since, expires, whom, note)
+                   ttl, since, expires, identity, note)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
@@ -129,7 +129,7 @@ impl<'a> Line<'a> {
                 millis(claim.ttl),
                 tx.now,
                 tx.now + millis(lease),
-                claim.whom,
+                claim.identity,
                 claim.note,
             ])?;
         self.high = ticket;
@@ -147,7 +147,7 @@ impl<'a> Line<'a> {
             None => connection
                 .prepare_cached(
                     "INSERT INTO claim(name, ticket, state, id, owner, process, mode, token,
-                       high, ttl, since, expires, whom, note)
+                       high, ttl, since, expires, identity, note)
                      VALUES (?1, ?2, 0, '', '', '', 0, ?2, 0, 0, ?3, ?3, '', '')",
                 )?
                 .execute(params![self.name, self.high, self.tx.now])?,

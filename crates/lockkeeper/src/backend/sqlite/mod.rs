@@ -42,7 +42,7 @@ mod wake;
 use crate::address::Address;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Standing,
+    Patience, Release, Standing,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
@@ -160,7 +160,7 @@ impl Drop for Forget<'_> {
 #[async_trait]
 impl Backend for Sqlite {
     fn capability(&self) -> Capability {
-        crate::connect::SQLITE
+        crate::recipes::SQLITE
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
@@ -216,10 +216,11 @@ impl Lease for SqliteLease {
         self.desk.call(move |tx| tx.renew(name.as_str(), ticket, &id, ttl)).await
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let stay = how.stay();
         let (name, id, ticket) = (self.name.clone(), self.id.clone(), self.ticket);
         self.desk.roll.unwatch(&self.id);
-        let release = self.desk.call(move |tx| tx.release(name.as_str(), ticket, &id, linger));
+        let release = self.desk.call(move |tx| tx.release(name.as_str(), ticket, &id, stay));
         match release.await? {
             None => Ok(()),
             Some(lost) => Err(lost.to_error()),

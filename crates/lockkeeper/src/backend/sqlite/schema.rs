@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Marks the file as ours: `lock` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6f_636b;
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// How long another process may keep the file before we call it unavailable.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ CREATE TABLE claim (
   ttl     INTEGER NOT NULL, -- milliseconds, as are the next two
   since   INTEGER NOT NULL,
   expires INTEGER NOT NULL,
-  whom    TEXT    NOT NULL,
+  identity    TEXT    NOT NULL,
   note    TEXT    NOT NULL,
   PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
@@ -50,7 +50,7 @@ CREATE INDEX claim_to_look_after ON claim(process) WHERE state > 1;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('clock', ''), ('token', 0), ('sweep', ''), ('swept', 0);
 CREATE VIEW lock AS
-  SELECT name, owner, whom, note, count(*) AS count, min(token) AS token,
+  SELECT name, owner, identity, note, count(*) AS count, min(token) AS token,
          CASE mode WHEN 0 THEN 'exclusive' WHEN -1 THEN 'shared' ELSE 'permit of ' || mode END
            AS mode, max(expires) AS expires
   FROM claim WHERE state = 1 GROUP BY name, owner;

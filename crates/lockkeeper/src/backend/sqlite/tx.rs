@@ -116,7 +116,7 @@ impl Tx<'_> {
         self.connection
             .prepare_cached(
                 "UPDATE claim SET ticket = ?3, state = 1, id = ?4, owner = ?5, process = ?6,
-                   mode = ?7, token = ?3, ttl = ?8, since = ?9, expires = ?10, whom = ?11,
+                   mode = ?7, token = ?3, ttl = ?8, since = ?9, expires = ?10, identity = ?11,
                    note = ?12
                  WHERE name = ?1 AND ticket = ?2",
             )?
@@ -131,7 +131,7 @@ impl Tx<'_> {
                 millis(claim.ttl),
                 self.now,
                 self.now + millis(claim.ttl),
-                claim.whom,
+                claim.identity,
                 claim.note,
             ])?;
         Ok(Some(Turn { id, ticket, token, sent: self.sent }))

@@ -9,7 +9,7 @@ use rusqlite::{Result, params};
 /// Everyone at `name`.
 pub(super) fn show(tx: &Tx<'_>, name: &Name) -> Result<LockView> {
     let mut statement = tx.connection.prepare_cached(
-        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, whom,
+        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
            note
          FROM claim WHERE name = ?1 AND state IN (1, 2, 3) AND expires > ?2 ORDER BY ticket",
     )?;
@@ -23,7 +23,7 @@ pub(super) fn show(tx: &Tx<'_>, name: &Name) -> Result<LockView> {
 /// Everyone at names that start with `prefix`.
 pub(super) fn list(tx: &Tx<'_>, prefix: &str) -> Result<Vec<LockView>> {
     let mut statement = tx.connection.prepare_cached(
-        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, whom,
+        "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
            note, name
          FROM claim WHERE name >= ?1 AND state IN (1, 2, 3) AND expires > ?2
          ORDER BY name, ticket",
@@ -53,7 +53,7 @@ fn add(view: &mut LockView, entry: Entry, now: i64) {
     if !entry.holds() {
         view.waiters.push(WaiterView {
             owner,
-            whom: entry.whom,
+            identity: entry.identity,
             note: entry.note,
             mode: entry.mode,
             waiting_for: span(now - entry.since),
@@ -67,7 +67,7 @@ fn add(view: &mut LockView, entry: Entry, now: i64) {
     }
     view.holders.push(HolderView {
         owner,
-        whom: entry.whom,
+        identity: entry.identity,
         note: entry.note,
         mode: entry.mode,
         token: Some(entry.token),

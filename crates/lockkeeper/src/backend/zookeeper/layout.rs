@@ -1,6 +1,6 @@
 //! What the nodes of claims are called, here and in other libraries.
 
-use crate::backend::{Claim, Mode};
+use crate::backend::{Claim, Mode, Primitive};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Whose names are used. A lock is shared with the users of one layout, never of two: each
@@ -44,7 +44,7 @@ pub(super) struct Entry {
 impl Layout {
     /// What the node of `claim` is called, without the number that ZooKeeper puts behind.
     pub(super) fn prefix(self, claim: &Claim) -> String {
-        let marker = match (self, claim.mode, claim.sided) {
+        let marker = match (self, claim.mode, claim.primitive == Primitive::RwLock) {
             (Self::Curator, Mode::Shared, _) => "__READ__".to_owned(),
             (Self::Curator, Mode::Exclusive, true) => "__WRIT__".to_owned(),
             (Self::Curator, Mode::Exclusive, false) => "lock-".to_owned(),
@@ -179,7 +179,7 @@ fn read<'m>(node: &str, markers: &'m [(&str, Mode)]) -> Option<(Mode, i32, &'m s
 mod tests {
     use super::*;
     use crate::backend::{Name, Owner};
-    use crate::claim::ClaimIds;
+    use crate::claim::{ClaimIds, Primitive};
     use std::time::Duration;
 
     fn claim(mode: Mode, sided: bool) -> Claim {
@@ -187,10 +187,10 @@ mod tests {
             id: ClaimIds::new().unwrap().next(),
             name: Name::new("n").unwrap(),
             mode,
-            sided,
+            primitive: if sided { Primitive::RwLock } else { Primitive::Lock },
             owner: Owner::resume("o").unwrap(),
             ttl: Duration::from_secs(1),
-            whom: "".into(),
+            identity: "".into(),
             note: "".into(),
         }
     }

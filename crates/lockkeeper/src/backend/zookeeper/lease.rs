@@ -6,7 +6,9 @@ use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
 use super::{broken, layout, record, single};
-use crate::backend::{Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Standing};
+use crate::backend::{
+    Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Release, Standing,
+};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -46,8 +48,7 @@ impl Held {
     /// The claim, held by a request sent at `sent` that the leader answered, and in the estate.
     pub(super) fn grant(self, sent: Moment) -> Grant {
         let valid_for = self.valid_for;
-        let number = u64::try_from(self.czxid).unwrap_or_default();
-        let token = FencingToken::new(number.saturating_mul(FencingToken::STEP));
+        let token = FencingToken::from_revision(self.czxid);
         Grant { lease: Box::new(self), token, sent, valid_for }
     }
 
@@ -150,7 +151,7 @@ impl Lease for Held {
         }
     }
 
-    async fn release(&mut self, _: Duration) -> Result<()> {
+    async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         let there = self.delete().await.map_err(|fault| fault.explain(&self.shown))?;
         self.close_the_door().await;
         if there { Ok(()) } else { Err(LossReason::Gone.to_error()) }
@@ -160,7 +161,7 @@ impl Lease for Held {
         self.session.alarm(self.id, alarm);
     }
 
-    fn shared_by(&mut self, guards: usize) {
+    fn guards_changed(&mut self, guards: usize) {
         self.session.note(self.id, guards, record::with_count(&self.record, guards));
     }
 }

@@ -90,8 +90,8 @@ use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, Inspector, LockView, Mode, Name, Patience,
 };
 use crate::background::Background;
-use crate::connect::{ZOOKEEPER_BARGING, ZOOKEEPER_EPHEMERAL, ZOOKEEPER_FAIR};
 use crate::error::Result;
+use crate::recipes::{ZOOKEEPER_BARGING, ZOOKEEPER_EPHEMERAL, ZOOKEEPER_FAIR};
 use async_trait::async_trait;
 use client::Client;
 use layout::{Entry, Layout, NODE};

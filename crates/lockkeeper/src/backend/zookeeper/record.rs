@@ -3,12 +3,12 @@
 use crate::backend::{Claim, Owner};
 use std::time::Duration;
 
-/// `whom`, then a line each: `claim`, `owner`, `ttl` in milliseconds, the `count` of the guards
+/// `identity`, then a line each: `claim`, `owner`, `ttl` in milliseconds, the `count` of the guards
 /// that share the claim if there are several, and the `note`, which may have lines of its own.
-/// Other libraries write what they like; that is taken for `whom`.
+/// Other libraries write what they like; that is taken for `identity`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) whom: String,
+    pub(super) identity: String,
     pub(super) owner: Owner,
     pub(super) ttl: Duration,
     pub(super) count: usize,
@@ -16,9 +16,9 @@ pub(super) struct Record {
 }
 
 pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
-    let whom = claim.whom.replace(['\n', '\r'], " ");
+    let identity = claim.identity.replace(['\n', '\r'], " ");
     let (id, owner, ttl, note) = (claim.id, &claim.owner, valid_for.as_millis(), &claim.note);
-    format!("{whom}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
+    format!("{identity}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
 }
 
 /// The record of a claim that so many guards share, where `alone` is that of one.
@@ -43,7 +43,12 @@ impl Record {
     pub(super) fn read(data: &[u8], node: &str) -> Self {
         let text = String::from_utf8_lossy(data);
         Self::ours(&text).unwrap_or_else(|| Self {
-            whom: text.lines().next().filter(|line| !line.is_empty()).unwrap_or(node).to_owned(),
+            identity: text
+                .lines()
+                .next()
+                .filter(|line| !line.is_empty())
+                .unwrap_or(node)
+                .to_owned(),
             owner: Owner::from_id(node.to_owned()),
             ttl: Duration::ZERO,
             count: 1,
@@ -53,7 +58,7 @@ impl Record {
 
     fn ours(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');
-        let whom = lines.next()?.to_owned();
+        let identity = lines.next()?.to_owned();
         lines.next()?.strip_prefix("claim ")?;
         let owner = Owner::resume(lines.next()?.strip_prefix("owner ")?).ok()?;
         let ttl = lines.next()?.strip_prefix("ttl ")?.parse().ok()?;
@@ -63,7 +68,7 @@ impl Record {
             (count, rest) = (line.parse().ok()?, note);
         }
         let note = rest.strip_prefix("note ")?.to_owned();
-        Some(Self { whom, owner, ttl: Duration::from_millis(ttl), count, note })
+        Some(Self { identity, owner, ttl: Duration::from_millis(ttl), count, note })
     }
 }
 
@@ -71,7 +76,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::backend::{Mode, Name};
-    use crate::claim::ClaimIds;
+    use crate::claim::{ClaimIds, Primitive};
 
     #[test]
     fn what_is_written_can_be_read() {
@@ -79,15 +84,15 @@ mod tests {
             id: ClaimIds::new().unwrap().next(),
             name: Name::new("n").unwrap(),
             mode: Mode::Exclusive,
-            sided: false,
+            primitive: Primitive::Lock,
             owner: Owner::resume("me #1").unwrap(),
             ttl: Duration::from_secs(9),
-            whom: "user@host pid 4".into(),
+            identity: "user@host pid 4".into(),
             note: "two\nlines".into(),
         };
         let text = write(&claim, Duration::from_secs(3));
         let record = Record::read(text.as_bytes(), "node");
-        assert_eq!(record.whom, "user@host pid 4");
+        assert_eq!(record.identity, "user@host pid 4");
         assert_eq!((record.owner.id(), record.ttl.as_secs()), ("me #1", 3));
         assert_eq!((record.count, record.note.as_str()), (1, "two\nlines"));
         for count in [1, 2, 30] {
@@ -103,8 +108,8 @@ mod tests {
 
     #[test]
     fn others_write_as_they_like() {
-        assert_eq!(Record::read(b"127.0.0.1", "_c_1-lock-0").whom, "127.0.0.1");
-        assert_eq!(Record::read(b"", "_c_1-lock-0").whom, "_c_1-lock-0");
+        assert_eq!(Record::read(b"127.0.0.1", "_c_1-lock-0").identity, "127.0.0.1");
+        assert_eq!(Record::read(b"", "_c_1-lock-0").identity, "_c_1-lock-0");
         assert_eq!(Record::read(b"\xff\n\n", "x").owner.id(), "x");
     }
 }

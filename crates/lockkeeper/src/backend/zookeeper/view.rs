@@ -27,7 +27,7 @@ struct Seen {
 
 impl Seen {
     fn token(&self) -> Option<FencingToken> {
-        FencingToken::new(u64::try_from(self.stat.czxid).ok()?.saturating_mul(FencingToken::STEP))
+        FencingToken::from_revision(self.stat.czxid)
     }
 
     /// Since it was made. The server's clock against ours: there is no asking the server for its
@@ -47,14 +47,15 @@ pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     let holders = line::holders(&entries);
     for (index, seen) in seen.into_iter().enumerate() {
         let (age, token) = (seen.age(), seen.token());
-        let Record { whom, owner, ttl, count, note } = seen.record;
+        let Record { identity, owner, ttl, count, note } = seen.record;
         let mode = seen.entry.mode;
         if index < holders {
             let (held_for, expires_in) = (age, ttl);
-            let holder = HolderView { owner, whom, note, mode, token, count, held_for, expires_in };
+            let holder =
+                HolderView { owner, identity, note, mode, token, count, held_for, expires_in };
             view.holders.push(holder);
         } else {
-            view.waiters.push(WaiterView { owner, whom, note, mode, waiting_for: age });
+            view.waiters.push(WaiterView { owner, identity, note, mode, waiting_for: age });
         }
     }
     Ok(view)

@@ -28,7 +28,7 @@
 use super::{Keys, strange};
 use crate::backend::{
     Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Standing,
+    Release, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -75,7 +75,7 @@ impl GetSet {
 #[async_trait]
 impl Backend for GetSet {
     fn capability(&self) -> Capability {
-        crate::connect::REDIS_HISTORIC
+        crate::recipes::REDIS_HISTORIC
     }
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
@@ -128,7 +128,7 @@ impl Lease for KeyLease {
         Err(Error::new(ErrorKind::Unsupported, "getset has no renewal"))
     }
 
-    async fn release(&mut self, _: Duration) -> Result<()> {
+    async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         if Moment::now().since(self.start) >= self.ttl {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use super::{Keys, strange};
 use crate::backend::redis::script::Script;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Standing,
+    Release, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -60,7 +60,7 @@ impl SetNxPx {
 #[async_trait]
 impl Backend for SetNxPx {
     fn capability(&self) -> Capability {
-        crate::connect::REDIS_SET_NX_PX
+        crate::recipes::REDIS_SET_NX_PX
     }
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
@@ -122,8 +122,9 @@ impl Lease for KeyLease {
         })
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        match self.shared.release(&self.key, &self.id, linger).await? {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let stay = how.stay();
+        match self.shared.release(&self.key, &self.id, stay).await? {
             true => Ok(()),
             false => Err(LossReason::Gone.to_error()),
         }

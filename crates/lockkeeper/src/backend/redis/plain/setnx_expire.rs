@@ -21,13 +21,12 @@
 use super::Keys;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Standing,
+    Release, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// **Unsafe**; opened by [`connect`](crate::connect()).
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl SetnxExpire {
 #[async_trait]
 impl Backend for SetnxExpire {
     fn capability(&self) -> Capability {
-        crate::connect::REDIS_HISTORIC
+        crate::recipes::REDIS_HISTORIC
     }
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
@@ -88,7 +87,7 @@ impl Lease for KeyLease {
         Err(Error::new(ErrorKind::Unsupported, "setnx-expire has no renewal"))
     }
 
-    async fn release(&mut self, _: Duration) -> Result<()> {
+    async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         match self.keys.did("DEL", &[&self.key]).await? {
             true => Ok(()),
             false => Err(LossReason::Gone.to_error()),

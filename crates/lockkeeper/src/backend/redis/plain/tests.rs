@@ -5,7 +5,7 @@ use crate::address::Address;
 use crate::backend::redis::link::Link;
 use crate::backend::redis::options::Options;
 use crate::backend::redis::route::Route;
-use crate::connect::recipes;
+use crate::recipes::recipes;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};

@@ -6,7 +6,7 @@ use super::{Granted, Place, Shared, Unheard};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::roll::{Called, CalledUp};
 use crate::backend::redis::tenure::{Bid, Inheritance, Step, Tenure, Vouched};
-use crate::backend::{Alarm, Lease, LossReason, Standing};
+use crate::backend::{Alarm, Lease, LossReason, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::future::poll_fn;
@@ -69,32 +69,11 @@ impl Lease for QueueLease {
         Ok(standing)
     }
 
-    fn passes_on(&mut self) -> bool {
-        // One that was found lost is not watched any more; a keeper that hears nothing may not know.
-        let is_ours = self.shared.roll.unwatch(&self.place.id)
-            && self.shared.listener.is_listening()
-            && self.vouched.is_fresh();
-        if is_ours && self.bid.alone {
-            let fits = |bid: &Bid| bid.alone && self.vouched.is_enough_for(at_first(bid));
-            self.heir = self.tenure.as_ref().and_then(|tenure| {
-                // Another server may grant the name by now.
-                let heard = tenure.lately_heard()?;
-                if !self.shared.roll.is_unbroken_since(heard) {
-                    return None;
-                }
-                let call_up = |id: &str| self.shared.roll.call_up(id, fits);
-                let (step, CalledUp { bid, call }) = tenure.pass_on(self.token, call_up)?;
-                if let Some(owned) = &self.place.owned {
-                    tenure.remembers(&self.place.id, owned.clone());
-                }
-                Some(Heir { step, bid, token: self.token + 1, call: Some(call) })
-            });
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let again = std::mem::replace(&mut self.given_back, true);
+        if !again && how.stay().is_zero() && self.passes_on() {
+            how.over();
         }
-        self.heir.is_some()
-    }
-
-    async fn release(&mut self, linger: Duration) -> Result<()> {
-        self.given_back = true;
         self.shared.roll.unwatch(&self.place.id);
         if let (Some(tenure), Some(heir)) = (&self.tenure, &mut self.heir) {
             return self.shared.tell(&self.place.keys, tenure, heir, self.vouched).await;
@@ -102,7 +81,7 @@ impl Lease for QueueLease {
         let before = self.before();
         let unheard = Unheard { token: self.token, before: &before };
         let unheard = (!before.is_empty()).then_some(unheard);
-        let released = self.shared.release(&self.place, linger, false, unheard).await?;
+        let released = self.shared.release(&self.place, how.stay(), false, unheard).await?;
         self.next = released.next;
         released.lost.map_or(Ok(()), |reason| Err(reason.to_error()))
     }
@@ -128,6 +107,32 @@ impl Drop for QueueLease {
 }
 
 impl QueueLease {
+    /// Hands the name to the next claim of this keeper, if there is one and nothing speaks against
+    /// it: whether it did. The store is told of it afterwards.
+    fn passes_on(&mut self) -> bool {
+        // One that was found lost is not watched any more; a keeper that hears nothing may not know.
+        let is_ours = self.shared.roll.unwatch(&self.place.id)
+            && self.shared.listener.is_listening()
+            && self.vouched.is_fresh();
+        if is_ours && self.bid.alone {
+            let fits = |bid: &Bid| bid.alone && self.vouched.is_enough_for(at_first(bid));
+            self.heir = self.tenure.as_ref().and_then(|tenure| {
+                // Another server may grant the name by now.
+                let heard = tenure.lately_heard()?;
+                if !self.shared.roll.is_unbroken_since(heard) {
+                    return None;
+                }
+                let call_up = |id: &str| self.shared.roll.call_up(id, fits);
+                let (step, CalledUp { bid, call }) = tenure.pass_on(self.token, call_up)?;
+                if let Some(owned) = &self.place.owned {
+                    tenure.remembers(&self.place.id, owned.clone());
+                }
+                Some(Heir { step, bid, token: self.token + 1, call: Some(call) })
+            });
+        }
+        self.heir.is_some()
+    }
+
     /// Those whom the store may have on record in our place.
     fn before(&self) -> Vec<String> {
         self.tenure.as_ref().map(|tenure| tenure.before(&self.place.id)).unwrap_or_default()

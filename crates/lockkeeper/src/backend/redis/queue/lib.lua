@@ -5,7 +5,7 @@
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the desk
--- A record is id, token, since, keeper, mode, ttl, owner, whom, note, a line each. One without an
+-- A record is id, token, since, keeper, mode, ttl, owner, identity, note, a line each. One without an
 -- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
 -- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
 -- A claim whose owner was not named has its own id for one. Nobody enters it again, so that it may

@@ -122,7 +122,7 @@ fn wanted(link: &Link, prefix: &str) -> Wanted {
 #[async_trait]
 impl Backend for Queue {
     fn capability(&self) -> Capability {
-        Capability { fair: !self.shared.barging, ..crate::connect::REDIS_QUEUE }
+        Capability { fair: !self.shared.barging, ..crate::recipes::REDIS_QUEUE }
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {

@@ -4,14 +4,14 @@ use super::scripts::mode_of;
 use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};
 use std::time::Duration;
 
-/// `id, token, since, keeper, mode, ttl, owner, whom, note`, a line each.
+/// `id, token, since, keeper, mode, ttl, owner, identity, note`, a line each.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     token: Option<FencingToken>,
     since: u64,
     mode: Mode,
     owner: Owner,
-    whom: &'a str,
+    identity: &'a str,
     note: &'a str,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Record<'a> {
             mode: mode_of(mode)?,
             owner: Owner::from_id(owner.to_owned()),
             // Only for people to read: a record that others wrote without them holds the name too.
-            whom: shortened(lines.next().unwrap_or_default()),
+            identity: shortened(lines.next().unwrap_or_default()),
             note: shortened(lines.next().unwrap_or_default()),
         })
     }
@@ -50,7 +50,7 @@ impl<'a> Record<'a> {
     pub(super) fn holder(&self, now: u64, expires_in: Duration) -> HolderView {
         HolderView {
             owner: self.owner.clone(),
-            whom: self.whom.to_owned(),
+            identity: self.identity.to_owned(),
             note: self.note.to_owned(),
             mode: self.mode,
             token: self.token,
@@ -63,7 +63,7 @@ impl<'a> Record<'a> {
     pub(super) fn waiter(&self, now: u64) -> WaiterView {
         WaiterView {
             owner: self.owner.clone(),
-            whom: self.whom.to_owned(),
+            identity: self.identity.to_owned(),
             note: self.note.to_owned(),
             mode: self.mode,
             waiting_for: Duration::from_millis(now.saturating_sub(self.since)),

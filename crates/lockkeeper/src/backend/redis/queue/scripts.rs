@@ -105,8 +105,8 @@ impl Shared {
     pub(super) fn bid(&self, claim: &Claim, id: &str) -> Bid {
         let (mode, ttl) = (code_of(claim.mode), claim.ttl.as_millis());
         let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
-        let whom = one_line(&claim.whom);
-        let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{whom}\n{note}");
+        let identity = one_line(&claim.identity);
+        let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{identity}\n{note}");
         // To be vouched for by replicas takes a word from the store.
         let alone = claim.mode == Mode::Exclusive
             && owner.id() == id

@@ -34,7 +34,7 @@ if kind == 'hash' then
   foreign = foreign or redis.call('PTTL', KEYS[1]) == -1
 end
 
--- A claim is written as expiry, token, since, field, the channel of its keeper, owner, whom, note,
+-- A claim is written as expiry, token, since, field, the channel of its keeper, owner, identity, note,
 -- a line each.
 local function written(claim)
   return table.concat({ digits(claim.expires), digits(claim.token), digits(claim.since),

@@ -26,7 +26,7 @@ use super::rights::{self, Wanted};
 use super::roll::Roll;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Mode,
-    Moment, Name, Patience, Standing,
+    Moment, Name, Patience, Release, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -167,7 +167,7 @@ enum Answer {
 #[async_trait]
 impl Backend for Reentrant {
     fn capability(&self) -> Capability {
-        crate::connect::REDIS_REENTRANT
+        crate::recipes::REDIS_REENTRANT
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
@@ -212,9 +212,10 @@ impl Lease for ReentrantLease {
         Ok(standing)
     }
 
-    async fn release(&mut self, linger: Duration) -> Result<()> {
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let stay = how.stay();
         self.shared.roll.unwatch(&self.id);
-        self.shared.release(&self.keys, &self.id, linger, false).await
+        self.shared.release(&self.keys, &self.id, stay, false).await
     }
 
     fn watch(&mut self, alarm: Alarm) {

@@ -50,8 +50,8 @@ impl Shared {
         let mode: &[u8] = if claim.mode == Mode::Exclusive { b"x" } else { b"s" };
         let ttl = claim.ttl.as_millis().to_string();
         let field = field_of(&claim.owner);
-        let whom = claim.whom.replace(char::is_control, " ");
-        let rest = format!("{}\n{}\n{whom}\n{}", self.channel, claim.owner, claim.note);
+        let identity = claim.identity.replace(char::is_control, " ");
+        let rest = format!("{}\n{}\n{identity}\n{}", self.channel, claim.owner, claim.note);
         let arguments = [id.as_bytes(), mode, ttl.as_bytes(), field.as_bytes(), rest.as_bytes()];
         let answer = self.run_safely(&self.scripts.acquire, keys, &arguments).await?;
         let asked = match &answer {

@@ -55,7 +55,7 @@ fn view(name: &Name, answer: &Value) -> Option<LockView> {
     Some(LockView { name: name.clone(), holders, waiters: Vec::new() })
 }
 
-/// `expiry, token, since, field, channel, owner, whom, note`, a line each.
+/// `expiry, token, since, field, channel, owner, identity, note`, a line each.
 fn holder(record: &str, now: u64) -> Option<HolderView> {
     let mut lines = record.splitn(8, '\n');
     let mut number = || lines.next()?.parse::<u64>().ok();
@@ -63,7 +63,7 @@ fn holder(record: &str, now: u64) -> Option<HolderView> {
     let (field, _channel, owner) = (lines.next()?, lines.next()?, lines.next()?);
     Some(HolderView {
         owner: Owner::from_id(owner.to_owned()),
-        whom: lines.next()?.to_owned(),
+        identity: lines.next()?.to_owned(),
         note: lines.next()?.to_owned(),
         mode: if field.ends_with(":write") { Mode::Exclusive } else { Mode::Shared },
         token: FencingToken::new(token),
@@ -78,7 +78,7 @@ fn other(words: &[Value]) -> Option<HolderView> {
     let [field, Value::Int(exclusive), count, Value::Int(left)] = words else { return None };
     Some(HolderView {
         owner: Owner::from_id(text(field)?.to_owned()),
-        whom: String::new(),
+        identity: String::new(),
         note: String::new(),
         mode: if *exclusive == 1 { Mode::Exclusive } else { Mode::Shared },
         token: None,

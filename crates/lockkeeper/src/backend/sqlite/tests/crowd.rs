@@ -3,8 +3,8 @@
 
 use super::super::Sqlite;
 use crate::address::Address;
-use crate::backend::{Backend, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience};
-use crate::claim::ClaimIds;
+use crate::backend::{Backend, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience, Release};
+use crate::claim::{ClaimIds, Primitive};
 use crate::error::{ErrorKind, Result};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -46,10 +46,10 @@ impl Place {
             id,
             name: Name::new("n").unwrap(),
             mode: Mode::Exclusive,
-            sided: false,
+            primitive: Primitive::Lock,
             owner: Owner::from_id(id.to_string()),
             ttl: TTL,
-            whom: "someone".into(),
+            identity: "someone".into(),
             note: "".into(),
         }
     }
@@ -110,7 +110,7 @@ async fn a_hand_over_wakes_the_one_that_is_next_and_nobody_else() {
         processes.iter().map(|process| process.desk.bell.woken.load(Ordering::SeqCst)).collect()
     };
     let before = woken();
-    held.lease.release(Duration::ZERO).await.unwrap();
+    held.lease.release(&Release::now()).await.unwrap();
     let _next = granted(waiting.remove(0)).await;
     let after = woken();
     assert_eq!(after[0], before[0] + 1, "the next is woken once");
@@ -134,7 +134,7 @@ async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
     let (mut in_turns, before) = (0, beats());
     for turn in 0..TURNS {
         let waiting = place.queue(&processes[(turn + 1) % 2]).await;
-        held.release(Duration::ZERO).await.unwrap();
+        held.release(&Release::now()).await.unwrap();
         held = granted(waiting).await;
         in_turns = beats() - before;
     }
@@ -258,7 +258,7 @@ async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
     fs::remove_dir_all(place.wake_folder()).unwrap();
     until(|| place.sockets() == 1).await;
     fs::remove_dir_all(place.wake_folder()).unwrap();
-    held.lease.release(Duration::ZERO).await.unwrap();
+    held.lease.release(&Release::now()).await.unwrap();
     granted(waiting).await;
 }
 
@@ -292,7 +292,7 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     let process = place.process();
     let waiting = place.queue(&process).await;
     let before = process.desk.bell.woken.load(Ordering::SeqCst);
-    held.lease.release(Duration::ZERO).await.unwrap();
+    held.lease.release(&Release::now()).await.unwrap();
     granted(waiting).await;
     assert_eq!(process.desk.bell.woken.load(Ordering::SeqCst), before + 1);
 }

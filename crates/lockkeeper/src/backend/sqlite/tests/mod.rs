@@ -7,7 +7,7 @@ mod random;
 use super::tx::{Asked, Left, Turn, Tx};
 use super::{schema, time::StoreClock, view};
 use crate::backend::{Claim, LossReason, Mode, Moment, Name, Owner, Standing};
-use crate::claim::ClaimIds;
+use crate::claim::{ClaimIds, Primitive};
 use rusqlite::Connection;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -39,10 +39,10 @@ impl Bench {
             id,
             name: Name::new(name).unwrap(),
             mode,
-            sided: false,
+            primitive: Primitive::Lock,
             owner: Owner::from_id(id.to_string()),
             ttl: TTL,
-            whom: "someone".into(),
+            identity: "someone".into(),
             note: "".into(),
         }
     }

@@ -6,12 +6,13 @@ use crate::claim::{Claim, ClaimIds, Owner};
 use crate::clock::Moment;
 use crate::completing::{Completing, Entered};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventSink, What};
+use crate::event::{EventKind, EventSink};
 use crate::guard::Guard;
 use crate::hold::{Bounds, Hold};
-use crate::patience::{Insistence, Patience};
+use crate::patience::Patience;
 use crate::reentry::{Entry, Reentry};
-use crate::rounds::Rounds;
+use crate::release::Release;
+use crate::scheduler::Scheduler;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument;
@@ -23,12 +24,12 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 const LEAVING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) ids: ClaimIds,
-    pub(crate) whom: Arc<str>,
+    pub(crate) identity: Arc<str>,
     pub(crate) events: EventSink,
-    pub(crate) rounds: Rounds,
+    pub(crate) scheduler: Scheduler,
     pub(crate) reentry: Reentry,
     /// Where releases, renewals and withdrawals run.
     pub(crate) background: Background,
@@ -36,7 +37,7 @@ pub(crate) struct Core {
     outage: Duration,
 }
 
-/// A claim ready to be made, with what the core needs beside it.
+/// A claim ready to be made, with what the engine needs beside it.
 pub(crate) struct Attempt {
     pub(crate) claim: Claim,
     pub(crate) bounds: Bounds,
@@ -46,27 +47,27 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     /// Another claim on the same terms.
-    fn rename(&mut self, core: &Core) {
-        self.claim.id = core.ids.next();
+    fn rename(&mut self, engine: &Engine) {
+        self.claim.id = engine.ids.next();
         if !self.named_owner {
             self.claim.owner = Owner::from_id(self.claim.id.to_string());
         }
     }
 }
 
-impl Core {
+impl Engine {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
-        whom: Arc<str>,
+        identity: Arc<str>,
         background: Background,
         outage: Duration,
     ) -> Result<Self> {
         Ok(Self {
             backend,
             ids: ClaimIds::new()?,
-            whom,
+            identity,
             events: EventSink::new(),
-            rounds: Rounds::default(),
+            scheduler: Scheduler::default(),
             reentry: Reentry::default(),
             background,
             outage,
@@ -83,7 +84,7 @@ impl Core {
         self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Completing<T>> {
-        self.rounds.start(self);
+        self.scheduler.start(self);
         self.background.completing(work)
     }
 
@@ -176,27 +177,23 @@ impl Core {
         if patience.is_over() {
             return patience;
         }
-        let (core, claim) = (self.clone(), claim.clone());
+        let (engine, claim) = (self.clone(), claim.clone());
         patience.on_queued(move |place| {
             let place = Some(place).filter(|place| *place > 0);
-            core.events.emit(&claim, None, What::Queued { place });
+            engine.events.emit(&claim, None, EventKind::Queued { place });
         })
     }
 
     /// Takes back what a claim may have left whose answer was lost.
-    fn withdraw(self: &Arc<Self>, claim: Claim) {
-        let core = self.clone();
-        self.spawn(async move {
-            let mut insistence = Insistence::until_expiry_of(&claim);
-            while core.backend.withdraw(&claim).await.is_err() && insistence.again().await {}
-        });
+    fn withdraw(&self, claim: Claim) {
+        self.background.withdraw(self.backend.clone(), claim);
     }
 }
 
 /// Drives the claim until it is granted or patience runs out. Nothing of it is left in the store
 /// unless a guard comes back.
 async fn contend(
-    core: Arc<Core>,
+    engine: Arc<Engine>,
     mut attempt: Attempt,
     patience: Arc<Patience>,
 ) -> Result<Option<Guard>> {
@@ -204,26 +201,27 @@ async fn contend(
     let waits = !patience.is_over();
     loop {
         let claim = &attempt.claim;
-        match core.backend.acquire(claim, &patience).await {
-            Ok(Some(grant)) => match Hold::begin(&core, claim.clone(), grant, attempt.bounds) {
+        match engine.backend.acquire(claim, &patience).await {
+            Ok(Some(grant)) => match Hold::begin(&engine, claim.clone(), grant, attempt.bounds) {
                 Ok(hold) => {
                     if attempt.named_owner {
-                        core.reentry.remember(&hold);
+                        engine.reentry.remember(&hold);
                     }
                     return Ok(Some(Guard::new(hold)));
                 }
                 Err(mut late) => {
                     tracing::warn!(name = attempt.claim.name.as_str(), "granted too late");
-                    if late.release(Duration::ZERO).await.is_err_and(|error| error.leaves_doubt()) {
-                        core.withdraw(attempt.claim.clone());
+                    if late.release(&Release::now()).await.is_err_and(|error| error.leaves_doubt())
+                    {
+                        engine.withdraw(attempt.claim.clone());
                     }
-                    attempt.rename(&core);
+                    attempt.rename(&engine);
                 }
             },
             Ok(None) => patience.heard(),
             Err(error) => {
                 if error.leaves_doubt() {
-                    core.withdraw(attempt.claim.clone());
+                    engine.withdraw(attempt.claim.clone());
                 }
                 if !waits || !error.is_outage() || patience.is_over() {
                     return Err(error);
@@ -234,7 +232,7 @@ async fn contend(
                 }
                 tracing::debug!(name = attempt.claim.name.as_str(), %error, "waiting all the same");
                 // The claim of before is being withdrawn, by its id.
-                attempt.rename(&core);
+                attempt.rename(&engine);
                 backoff.pause(&patience, attempt.claim.id.spread(32)).await;
                 continue;
             }
@@ -242,8 +240,8 @@ async fn contend(
         if patience.is_over() {
             return Ok(None);
         }
-        if backoff.is_first() && !core.backend.capability().notified {
-            core.events.emit(&attempt.claim, None, What::Queued { place: None });
+        if backoff.is_first() && !engine.backend.capability().notified {
+            engine.events.emit(&attempt.claim, None, EventKind::Queued { place: None });
         }
         backoff.pause(&patience, attempt.claim.id.spread(32)).await;
     }
@@ -257,31 +255,32 @@ pub(crate) enum AllAtOnce {
 }
 
 /// Makes all the claims in one step. Nothing of them is left in the store unless guards come back.
-async fn contend_together(core: Arc<Core>, attempts: Vec<Attempt>) -> Result<AllAtOnce> {
+async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result<AllAtOnce> {
     let claims: Vec<Claim> = attempts.iter().map(|attempt| attempt.claim.clone()).collect();
-    let grants = match core.backend.acquire_together(&claims).await {
+    let Some(multi) = engine.backend.multi() else { return Ok(AllAtOnce::OneByOne) };
+    let grants = match multi.acquire_all(&claims).await {
         Ok(Together::Granted(grants)) => grants,
         Ok(Together::Busy(index)) => return Ok(AllAtOnce::Busy(index)),
         Ok(Together::OneByOne) => return Ok(AllAtOnce::OneByOne),
         Err(error) => {
             if error.leaves_doubt() {
-                claims.into_iter().for_each(|claim| core.withdraw(claim));
+                claims.into_iter().for_each(|claim| engine.withdraw(claim));
             }
             return Err(error);
         }
     };
     let mut guards = Vec::with_capacity(grants.len());
     for (attempt, grant) in attempts.iter().zip(grants) {
-        match Hold::begin(&core, attempt.claim.clone(), grant, attempt.bounds) {
+        match Hold::begin(&engine, attempt.claim.clone(), grant, attempt.bounds) {
             Ok(hold) => {
                 if attempt.named_owner {
-                    core.reentry.remember(&hold);
+                    engine.reentry.remember(&hold);
                 }
                 guards.push(Guard::new(hold));
             }
             Err(mut late) => {
-                if late.release(Duration::ZERO).await.is_err_and(|error| error.leaves_doubt()) {
-                    core.withdraw(attempt.claim.clone());
+                if late.release(&Release::now()).await.is_err_and(|error| error.leaves_doubt()) {
+                    engine.withdraw(attempt.claim.clone());
                 }
             }
         }

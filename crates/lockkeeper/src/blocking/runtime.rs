@@ -11,11 +11,11 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Lets callers poll on their own threads, and waits at the end for what they left behind.
 #[derive(Debug, Default)]
-pub(super) struct Engine {
+pub(super) struct Runtime {
     keeper: OnceLock<crate::Keeper>,
 }
 
-impl Engine {
+impl Runtime {
     /// Sets the keeper whose releases are waited for at the end.
     pub(super) fn serve(&self, keeper: &crate::Keeper) {
         let _ = self.keeper.set(keeper.clone());
@@ -46,7 +46,7 @@ impl Wake for Unpark {
     }
 }
 
-impl Drop for Engine {
+impl Drop for Runtime {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
             self.block_on(keeper.close(FAREWELL));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// `user@host pid 4242`: what others see of our claims.
-pub(crate) fn whom() -> Arc<str> {
+pub(crate) fn identity() -> Arc<str> {
     let clean = |text: String| text.chars().filter(|c| !c.is_control()).take(60).collect();
     let (user, host): (String, String) = (clean(user()), clean(host()));
     format!("{user}@{host} pid {}", std::process::id()).into()
@@ -38,8 +38,8 @@ fn host() -> String {
 mod tests {
     #[test]
     fn it_names_this_process() {
-        let whom = super::whom();
-        assert!(whom.ends_with(&format!(" pid {}", std::process::id())), "{whom}");
-        assert!(whom.contains('@'));
+        let identity = super::identity();
+        assert!(identity.ends_with(&format!(" pid {}", std::process::id())), "{identity}");
+        assert!(identity.contains('@'));
     }
 }

@@ -1,0 +1,219 @@
+//! Every recipe there is, with what it promises: the one list of stores in the library.
+//!
+//! Here and not in the stores' folders, so that a store can be told of even when it is compiled
+//! out. Each block is one store: its rows, then its capabilities.
+
+use crate::backend::{Capability, Reach};
+
+/// One way of making a lock that a URL can name.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Recipe {
+    /// The URL's scheme.
+    pub scheme: &'static str,
+    /// The recipe's name within its scheme.
+    pub name: &'static str,
+    /// A URL to copy.
+    pub example: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What it promises.
+    pub capability: Capability,
+    /// The crate feature it needs; `None` when it is always there.
+    pub feature: Option<&'static str>,
+    /// Whether this build has it.
+    pub compiled: bool,
+}
+
+impl Recipe {
+    /// Whether it is kept only to be seen failing, and must not guard anything.
+    pub fn is_unsafe(&self) -> bool {
+        !self.capability.sound
+    }
+}
+
+/// Every recipe there is, compiled in or not.
+///
+/// ```
+/// assert!(lockkeeper::recipes().iter().any(|recipe| recipe.scheme == "sqlite"));
+/// ```
+pub fn recipes() -> &'static [Recipe] {
+    RECIPES
+}
+
+static RECIPES: &[Recipe] = &[
+    Recipe {
+        scheme: "memory",
+        name: "queue",
+        example: "memory:",
+        about: "the tasks and threads of one process",
+        capability: MEMORY,
+        feature: None,
+        compiled: true,
+    },
+    Recipe {
+        scheme: "etcd",
+        name: "queue",
+        example: "etcd://127.0.0.1",
+        about: "keys in etcd, shared with Go's concurrency package and etcdctl lock",
+        capability: ETCD,
+        feature: Some("etcd"),
+        compiled: cfg!(feature = "etcd"),
+    },
+    Recipe {
+        scheme: "redis",
+        name: "queue",
+        example: "redis://127.0.0.1",
+        about: "a fair queue in Redis or Valkey",
+        capability: REDIS_QUEUE,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
+        scheme: "redis",
+        name: "reentrant",
+        example: "redis://127.0.0.1?recipe=reentrant",
+        about: "shared with Redisson's locks and read-write locks",
+        capability: REDIS_REENTRANT,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
+        scheme: "redis",
+        name: "set-nx-px",
+        example: "redis://127.0.0.1?recipe=set-nx-px",
+        about: "one key per lock, shared with redis-py, redsync, rslock and node-redlock",
+        capability: REDIS_SET_NX_PX,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
+        scheme: "redis",
+        name: "setnx-expire",
+        example: "redis://127.0.0.1?recipe=setnx-expire",
+        about: "UNSAFE, to be seen failing: SETNX, then EXPIRE",
+        capability: REDIS_HISTORIC,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
+        scheme: "redis",
+        name: "getset",
+        example: "redis://127.0.0.1?recipe=getset",
+        about: "UNSAFE, to be seen failing: expiry by the clients' clocks",
+        capability: REDIS_HISTORIC,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
+        scheme: "sqlite",
+        name: "table",
+        example: "sqlite:locks.db",
+        about: "a file shared by every process of one machine",
+        capability: SQLITE,
+        feature: Some("sqlite"),
+        compiled: cfg!(feature = "sqlite"),
+    },
+    Recipe {
+        scheme: "zookeeper",
+        name: "fair",
+        example: "zookeeper://127.0.0.1",
+        about: "a fair queue in ZooKeeper, shared with Curator or kazoo",
+        capability: ZOOKEEPER_FAIR,
+        feature: Some("zookeeper"),
+        compiled: cfg!(feature = "zookeeper"),
+    },
+    Recipe {
+        scheme: "zookeeper",
+        name: "barging",
+        example: "zookeeper://127.0.0.1?recipe=barging",
+        about: "the same nodes, but all who wait are woken at once",
+        capability: ZOOKEEPER_BARGING,
+        feature: Some("zookeeper"),
+        compiled: cfg!(feature = "zookeeper"),
+    },
+    Recipe {
+        scheme: "zookeeper",
+        name: "ephemeral",
+        example: "zookeeper://127.0.0.1?recipe=ephemeral",
+        about: "one node in ZooKeeper, for whoever makes it first",
+        capability: ZOOKEEPER_EPHEMERAL,
+        feature: Some("zookeeper"),
+        compiled: cfg!(feature = "zookeeper"),
+    },
+];
+
+/// What `memory:` promises.
+pub(crate) const MEMORY: Capability = Capability {
+    shared: true,
+    permits: true,
+    fair: true,
+    fencing: true,
+    reentrant: true,
+    min_hold: true,
+    notified: true,
+    inspects: true,
+    sequences: true,
+    portable: true,
+    ..Capability::least(Reach::Process)
+};
+
+/// What `sqlite:` promises.
+pub(crate) const SQLITE: Capability = Capability {
+    reach: Reach::Machine,
+    durable: true,
+    sequences: false,
+    portable: false,
+    ..MEMORY
+};
+
+/// What `etcd://` promises. Its claims live on the lease of the keeper's session, so that no other
+/// keeper can keep them.
+pub(crate) const ETCD: Capability = Capability {
+    reach: Reach::Network,
+    // A claim further back in the queue cannot hold beside the one in front.
+    reentrant: false,
+    durable: true,
+    session: true,
+    sequences: false,
+    atomic_multi: true,
+    portable: false,
+    ..MEMORY
+};
+
+/// What `redis://` promises with its default recipe.
+pub(crate) const REDIS_QUEUE: Capability =
+    Capability { reach: Reach::Network, durable: true, portable: false, ..MEMORY };
+
+/// What `redis://?recipe=reentrant` promises. Redisson's layout keeps no queue of those who wait.
+pub(crate) const REDIS_REENTRANT: Capability =
+    Capability { fair: false, permits: false, sequences: false, ..REDIS_QUEUE };
+
+/// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
+/// and the other libraries on the same key would not count.
+pub(crate) const REDIS_SET_NX_PX: Capability =
+    Capability { min_hold: true, sound: true, ..REDIS_HISTORIC };
+
+/// What the unsafe recipes of `redis://` offer.
+pub(crate) const REDIS_HISTORIC: Capability =
+    Capability { durable: true, sound: false, ..Capability::least(Reach::Network) };
+
+/// What `zookeeper://` promises with its default recipe. Its nodes live in the session of the
+/// keeper that made them.
+pub(crate) const ZOOKEEPER_FAIR: Capability = Capability {
+    reach: Reach::Network,
+    reentrant: false,
+    min_hold: false,
+    durable: true,
+    session: true,
+    sequences: false,
+    portable: false,
+    ..MEMORY
+};
+
+/// What `zookeeper://` promises with `recipe=barging`.
+pub(crate) const ZOOKEEPER_BARGING: Capability =
+    Capability { shared: false, permits: false, fair: false, ..ZOOKEEPER_FAIR };
+
+/// What `zookeeper://` promises with `recipe=ephemeral`.
+pub(crate) const ZOOKEEPER_EPHEMERAL: Capability = ZOOKEEPER_BARGING;
