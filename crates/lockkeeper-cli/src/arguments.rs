@@ -1,6 +1,5 @@
 //! What can be asked for on the command line.
 
-use crate::duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -102,7 +101,7 @@ pub(crate) struct RunArguments {
     pub(crate) slots: Option<u32>,
 
     /// Wait at most this long for the lock [default: for ever]
-    #[arg(short, long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
 
     /// Do not wait at all
@@ -110,20 +109,20 @@ pub(crate) struct RunArguments {
     pub(crate) no_wait: bool,
 
     /// How long others wait after lockkeeper or its machine dies; renewed while the command runs
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 
     /// Stop the command when it has held the lock for this long
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
 
     /// Keep the lock for at least this long, even when the command ends earlier
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
 
     /// Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the ttl
     /// [default: 5s]
-    #[arg(long, value_name = "DUR", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
 
     /// What to do with the command when the lock is lost

@@ -2,7 +2,6 @@
 
 mod arguments;
 mod break_lock;
-mod duration;
 mod exit;
 mod inspect;
 mod json;

@@ -1,7 +1,7 @@
 //! From a URL to a backend: one plain `match`.
 
 use crate::address::Address;
-use crate::backend::{Backend, memory};
+use crate::backend::{Backend, OpenStore, memory};
 use crate::background::Background;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::Keeper;
@@ -57,6 +57,41 @@ use std::time::Duration;
 /// ```
 pub async fn connect(url: &str) -> Result<Keeper> {
     connect_in(url, Background::new()).await
+}
+
+/// Opens a store by its options instead of by a URL: for what a URL cannot say, such as
+/// certificates that are in memory, or a client of one's own.
+///
+/// # Errors
+/// As [`connect`].
+///
+/// # Cancel safety
+/// As [`connect`].
+///
+/// ```
+/// # #[cfg(feature = "sqlite")] {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// use lockkeeper::backend::sqlite::SqliteOptions;
+///
+/// let keeper = lockkeeper::connect_with(SqliteOptions::new(folder.path().join("locks.db"))).await?;
+/// keeper.lock("orders/42").acquire().await?.release().await?;
+/// # Ok(()) }
+/// # main().unwrap() }
+/// ```
+pub async fn connect_with(options: impl OpenStore) -> Result<Keeper> {
+    connect_with_in(options, Background::new()).await
+}
+
+/// As [`connect_with`], with its background work in `background`.
+pub(crate) async fn connect_with_in(
+    options: impl OpenStore,
+    background: Background,
+) -> Result<Keeper> {
+    let (outage, options) = (options.outage(), Box::new(options));
+    let stays = background.clone();
+    let opening = background.completing(async move { options.open(&stays).await })?;
+    Keeper::over(opening.await?, background, outage)
 }
 
 /// As [`connect`], with its background work in `background`.
@@ -120,13 +155,7 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
         }
         #[cfg(feature = "sqlite")]
         "sqlite" => {
-            // Opening waits for a file that another process is just making.
-            let opening = move || crate::backend::sqlite::Sqlite::open(&address);
-            let opened = background.handle()?.spawn_blocking(opening).await;
-            let opened = opened.unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Unavailable, "the background thread ended"))
-            });
-            Ok(Arc::new(opened?))
+            Box::new(crate::backend::sqlite::SqliteOptions::read(&address)?).open(background).await
         }
         #[cfg(feature = "zookeeper")]
         "zookeeper" => crate::backend::zookeeper::open(&address, background).await,

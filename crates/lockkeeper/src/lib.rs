@@ -36,6 +36,7 @@ mod claim;
 mod clock;
 mod completing;
 mod connect;
+mod duration;
 mod election;
 mod engine;
 mod error;
@@ -61,7 +62,8 @@ mod terms;
 mod tests;
 
 pub use claim::{FencingToken, Mode, Owner};
-pub use connect::{connect, open};
+pub use connect::{connect, connect_with, open};
+pub use duration::parse_duration;
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Result};
 pub use guard::Guard;

@@ -4,8 +4,6 @@
 //! with a limit, renewal, noticing loss, re-entry, releasing on drop and cancel safety are
 //! written once, in the engine, and come for free.
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-mod alarms;
 mod capability;
 #[cfg(feature = "etcd")]
 pub mod etcd;
@@ -16,6 +14,7 @@ mod queue;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub(crate) mod support;
 mod views;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
@@ -29,12 +28,15 @@ pub use crate::name::Name;
 pub use crate::patience::Patience;
 pub use crate::release::Release;
 pub use capability::{Capability, Reach};
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
 pub use views::{HolderView, LockView, WaiterView};
 
 use crate::error::Result;
 use async_trait::async_trait;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One way of making a lock out of a store.
@@ -103,6 +105,23 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// what was only in the server's memory is gone.
     async fn incarnation(&self) -> Result<Option<String>> {
         Ok(None)
+    }
+}
+
+/// What opens a store: the options of each store's module, such as
+/// [`SqliteOptions`](sqlite::SqliteOptions), or those of a store of one's own.
+#[async_trait]
+pub trait OpenStore: Send + 'static {
+    /// Opens it, with its background work and its connections in `background`.
+    ///
+    /// # Errors
+    /// What opening the store said; [`ErrorKind::Config`](crate::ErrorKind::Config) for options
+    /// that make no sense.
+    async fn open(self: Box<Self>, background: &Background) -> Result<Arc<dyn Backend>>;
+
+    /// How long a claim that waits puts up with a store that does not answer.
+    fn outage(&self) -> Duration {
+        crate::patience::OUTAGE
     }
 }
 
@@ -233,6 +252,14 @@ pub trait Inspector: Send + Sync {
     /// says of a lock that was not free takes no more, and a queue may be long.
     async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
         Ok(self.show(name).await?.holders)
+    }
+
+    /// The very keys, nodes or rows in which the store keeps `name`, as one would ask for them with
+    /// the store's own tools: to compare with what another library uses. Empty where nothing could
+    /// be asked for from outside.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let _ = name;
+        Vec::new()
     }
 
     /// Takes the claim with `token` from its holder and lets the next one in at once. Returns

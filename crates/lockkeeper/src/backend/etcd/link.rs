@@ -3,17 +3,17 @@
 use super::lock;
 use super::proto::{AuthenticateRequest, AuthenticateResponse, path};
 use super::trouble::{Remedy, Trouble};
+use crate::backend::support::life::Life;
 use crate::background::Background;
 use crate::error::Result;
 use futures_util::Stream;
 use http::uri::PathAndQuery;
 use prost::Message;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -75,40 +75,16 @@ struct Wire {
     life: Life,
 }
 
-/// Whether the runtime that a connection is on still runs.
-///
-/// A request that reaches the channel while its runtime ends is neither sent nor refused: the
-/// task that would do either is gone.
-#[derive(Clone)]
-struct Life {
-    ended: CancellationToken,
-    _needed: Arc<DropGuard>,
-}
-
-impl Life {
-    /// That of the runtime it is called on.
-    fn begin() -> Self {
-        let (ended, unneeded) = (CancellationToken::new(), CancellationToken::new());
-        let ends = ended.clone().drop_guard();
-        let needed = unneeded.clone().drop_guard();
-        tokio::spawn(async move {
-            let _ends = ends;
-            unneeded.cancelled().await;
-        });
-        Self { ended, _needed: Arc::new(needed) }
-    }
-
-    /// What became of `asked`, unless the runtime ends or time is up before.
-    async fn within<A>(
-        &self,
-        limit: Duration,
-        asked: impl Future<Output = Result<A, Trouble>>,
-    ) -> Result<A, Trouble> {
-        tokio::select! {
-            biased;
-            answer = tokio::time::timeout(limit, asked) => answer.unwrap_or(Err(Trouble::TimedOut)),
-            () = self.ended.cancelled() => Err(Trouble::RuntimeEnded),
-        }
+/// What became of `asked`, unless the connection's runtime ends or time is up before.
+async fn within<A>(
+    life: &Life,
+    limit: Duration,
+    asked: impl Future<Output = Result<A, Trouble>>,
+) -> Result<A, Trouble> {
+    tokio::select! {
+        biased;
+        answer = tokio::time::timeout(limit, asked) => answer.unwrap_or(Err(Trouble::TimedOut)),
+        () = life.ended() => Err(Trouble::RuntimeEnded),
     }
 }
 
@@ -193,7 +169,7 @@ impl Link {
     {
         let (number, wire) = self.wire().await?;
         let life = wire.life.clone();
-        let opened = life.within(self.door.timeout, wire.streaming(method, questions)).await;
+        let opened = within(&life, self.door.timeout, wire.streaming(method, questions)).await;
         if opened.is_err() {
             self.give_up(number);
         }
@@ -209,7 +185,7 @@ impl Link {
         let Some((_, Wire { life, .. })) = current else { return drop(passed.await) };
         tokio::select! {
             passed = passed => drop(passed),
-            () = life.ended.cancelled() => self.give_up(number),
+            () = life.ended() => self.give_up(number),
         }
     }
 
@@ -226,7 +202,7 @@ impl Link {
                 Err(trouble) => trouble,
                 Ok((number, wire)) => {
                     let life = wire.life.clone();
-                    let answer = life.within(self.door.timeout, ask(wire)).await;
+                    let answer = within(&life, self.door.timeout, ask(wire)).await;
                     let trouble = match self.heard(answer) {
                         Ok(answer) => {
                             return Ok(Answered { answer, asked_twice, connection: number });
@@ -325,7 +301,7 @@ impl Link {
             let path = PathAndQuery::from_static(path::AUTHENTICATE);
             client.unary(request, path, codec).await.map_err(Trouble::Refused)
         };
-        let answer = life.within(self.door.timeout.max(LOGIN), logging_in).await;
+        let answer = within(&life, self.door.timeout.max(LOGIN), logging_in).await;
         let answer = self.heard(answer)?;
         let token = answer.into_inner().token.parse().ok();
         Ok(Wire { channel, token, life })

@@ -25,7 +25,7 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn read(address: &Address) -> Result<Self> {
-        address.only_options(KNOWN)?;
+        address.only_options(&[KNOWN])?;
         let timeout = address.span("timeout")?.unwrap_or(Duration::from_secs(2));
         let session = address.span("session")?.unwrap_or(SESSION);
         if session < Duration::from_secs(2) {

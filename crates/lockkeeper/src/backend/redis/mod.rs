@@ -117,12 +117,12 @@ pub(crate) async fn open(address: &Address, background: &Background) -> Result<A
             Ok(Arc::new(queue::Queue::open(link, settings).await?))
         }
         "set-nx-px" | "setnx-expire" | "getset" => {
-            address.only_options(plain::OPTIONS)?;
+            address.only_options(&[plain::OPTIONS])?;
             options.check_eviction(&link).await?;
             Ok(plain::open(&options.recipe, link, options.prefix.unwrap_or_default(), url))
         }
         "reentrant" => {
-            address.only_options(reentrant::OPTIONS)?;
+            address.only_options(&[reentrant::OPTIONS])?;
             options.check_eviction(&link).await?;
             let settings = reentrant::Settings {
                 prefix: options.prefix.clone().unwrap_or_default(),

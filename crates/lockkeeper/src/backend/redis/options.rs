@@ -42,7 +42,7 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn read(address: &Address) -> Result<Self> {
-        address.only_options(KNOWN)?;
+        address.only_options(&[KNOWN])?;
         let option = |name: &str| address.options.get(name).map(String::as_str);
         let hosts = |port| address.hosts(port);
         let path = address.path.trim_matches('/');

@@ -3,7 +3,7 @@
 use super::owned::Claims;
 use super::tenure::{Bid, Candidate, Heard, Inheritance};
 use super::vigil::Vigil;
-use crate::backend::alarms::Alarms;
+use crate::backend::support::alarms::Alarms;
 use crate::backend::{Alarm, LossReason, Moment};
 use std::collections::HashMap;
 use std::fmt;

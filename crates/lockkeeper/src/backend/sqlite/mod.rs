@@ -25,6 +25,7 @@ mod desk;
 mod entry;
 mod job;
 mod line;
+mod options;
 mod roll;
 mod schema;
 mod sweep;
@@ -39,7 +40,6 @@ mod wake;
 #[path = "wake_none.rs"]
 mod wake;
 
-use crate::address::Address;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
     Patience, Release, Standing,
@@ -48,9 +48,9 @@ use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use desk::Desk;
+pub use options::SqliteOptions;
 use roll::Called;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tx::{Asked, Left, Turn};
@@ -62,27 +62,8 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    pub(crate) fn open(address: &Address) -> Result<Self> {
-        let config = |message: &str| Error::new(ErrorKind::Config, message);
-        address.only_options(&[])?;
-        let path = match address.authority.as_deref() {
-            None | Some("") if address.path.is_empty() => schema::default_path()?,
-            None | Some("") if address.path.starts_with(':') => {
-                return Err(config(
-                    "sqlite: keeps locks in a file: for locks in memory use memory:",
-                ));
-            }
-            None | Some("") => PathBuf::from(&address.path),
-            Some(_) => {
-                return Err(config(
-                    "sqlite: names a file of this machine, without a host: write \
-                     sqlite:relative/path or sqlite:/absolute/path",
-                ));
-            }
-        };
-        // The process may go to another folder later.
-        let path = std::path::absolute(&path)
-            .map_err(|error| config("the current folder cannot be told").caused_by(error))?;
+    fn open(options: SqliteOptions) -> Result<Self> {
+        let path = options.absolute_path()?;
         let process = ClaimIds::new()?.next().to_string();
         let desk = Arc::new(Desk::open(path, process)?);
         clerk::start(&desk).map_err(|error| {

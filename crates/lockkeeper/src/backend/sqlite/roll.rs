@@ -2,7 +2,7 @@
 
 use super::desk::{again, lock};
 use super::tx::Turn;
-use crate::backend::alarms::Alarms;
+use crate::backend::support::alarms::Alarms;
 use crate::backend::{Alarm, LossReason, Moment};
 use crate::error::Error;
 use std::collections::HashMap;

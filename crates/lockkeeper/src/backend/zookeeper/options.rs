@@ -65,7 +65,7 @@ pub(super) struct Door {
 
 impl Options {
     pub(super) fn read(address: &Address) -> Result<Self> {
-        address.only_options(KNOWN)?;
+        address.only_options(&[KNOWN])?;
         let option = |name: &str| address.options.get(name).map(String::as_str);
         let recipe = match option("recipe").unwrap_or("fair") {
             "fair" => Recipe::Fair,

@@ -9,14 +9,11 @@ use super::request::Request;
 use super::session::Session;
 use super::trouble::{Fault, refusal};
 use super::{Shared, broken, path};
+use crate::backend::support::list;
 use crate::backend::{FencingToken, HolderView, LockView, Name, WaiterView};
 use crate::error::{ErrorKind, Result};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How many names are looked at at once.
-const AT_ONCE: usize = 32;
 
 /// A claim and what its node says.
 struct Seen {
@@ -104,19 +101,8 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
         .filter_map(|child| path::name_of(child))
         .filter(|name| name.as_str().starts_with(prefix))
         .collect();
-    let views = stream::iter(names).map(|name| async move {
-        match show(shared, &name).await {
-            // What another recipe is at work on is no lock of ours, and hides no other.
-            Err(error) if error.kind() == ErrorKind::Config => {
-                tracing::warn!(name = name.as_str(), %error, "not listed");
-                Ok(LockView { name, holders: Vec::new(), waiters: Vec::new() })
-            }
-            shown => shown,
-        }
-    });
-    let views: Vec<LockView> = views.buffered(AT_ONCE).try_collect().await?;
-    let busy = |view: &LockView| !view.holders.is_empty() || !view.waiters.is_empty();
-    Ok(views.into_iter().filter(busy).collect())
+    // What another recipe is at work on is no lock of ours.
+    list::shown(names, ErrorKind::Config, |name| async move { show(shared, &name).await }).await
 }
 
 pub(super) async fn break_hold(

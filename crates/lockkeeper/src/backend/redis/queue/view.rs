@@ -5,15 +5,12 @@ use super::scripts::{number, span, text};
 use super::{Shared, strange};
 use crate::backend::redis::key::Keys;
 use crate::backend::redis::scan;
+use crate::backend::support::list;
 use crate::backend::{HolderView, LockView, Name};
 use crate::error::{ErrorKind, Result};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use redis::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-
-/// How many names are looked at at once.
-const AT_ONCE: usize = 32;
 
 pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     let keys = Keys::new(&shared.prefix, name);
@@ -56,20 +53,7 @@ fn view(name: &Name, answer: &Value) -> Option<LockView> {
 
 pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
     let names = names(shared, prefix).await?;
-    let views = stream::iter(names).map(|name| async move {
-        match show(shared, &name).await {
-            Ok(view) => Ok(Some(view)),
-            // A key of someone else: it does not hide the locks beside it.
-            Err(error) if error.kind() == ErrorKind::Store => {
-                tracing::warn!(%name, %error, "left out of the list: its key holds no lock");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    });
-    let views: Vec<Option<LockView>> = views.buffered(AT_ONCE).try_collect().await?;
-    let busy = |view: &LockView| !view.holders.is_empty() || !view.waiters.is_empty();
-    Ok(views.into_iter().flatten().filter(busy).collect())
+    list::shown(names, ErrorKind::Store, |name| async move { show(shared, &name).await }).await
 }
 
 /// Every name that has a key, in order.

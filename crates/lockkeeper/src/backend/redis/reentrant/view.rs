@@ -3,15 +3,12 @@
 use super::Shared;
 use super::scripts::{strange, text};
 use crate::backend::redis::scan;
+use crate::backend::support::list;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
 use crate::error::{Error, ErrorKind, Result};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// How many names are looked at at once.
-const AT_ONCE: usize = 32;
 
 pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     let found = look(shared, name).await?;
@@ -90,18 +87,11 @@ fn other(words: &[Value]) -> Option<HolderView> {
 
 pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
     let names = names(shared, prefix).await?;
-    let views = stream::iter(names).map(|name| async move {
-        match look(shared, &name).await {
-            // Something of someone else: it does not hide the locks beside it.
-            Err(error) if error.kind() == ErrorKind::Store => {
-                tracing::warn!(%name, %error, "left out of the list: its key holds no lock");
-                Ok(None)
-            }
-            looked => looked,
-        }
-    });
-    let views: Vec<Option<LockView>> = views.buffered(AT_ONCE).try_collect().await?;
-    Ok(views.into_iter().flatten().filter(|view| !view.holders.is_empty()).collect())
+    let show = |name: Name| async move {
+        let looked = look(shared, &name).await?;
+        Ok(looked.unwrap_or_else(|| LockView::new(name)))
+    };
+    list::shown(names, ErrorKind::Store, show).await
 }
 
 /// Every name whose key is a hash: locks of Redisson have nothing else in common.

@@ -1,8 +1,7 @@
 //! Several desks at one file, each standing for a process: who is woken, by what, and what those
 //! who wait learn when the file goes away.
 
-use super::super::Sqlite;
-use crate::address::Address;
+use super::super::{Sqlite, SqliteOptions};
 use crate::backend::{Backend, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience, Release};
 use crate::claim::{ClaimIds, Primitive};
 use crate::error::{ErrorKind, Result};
@@ -36,8 +35,7 @@ impl Place {
     }
 
     fn process(&self) -> Arc<Sqlite> {
-        let url = format!("sqlite:{}", self.file.display());
-        Arc::new(Sqlite::open(&Address::parse(&url).unwrap()).unwrap())
+        Arc::new(Sqlite::open(SqliteOptions::new(&self.file)).unwrap())
     }
 
     fn claim(&self) -> Claim {

@@ -1,7 +1,7 @@
 //! The alarms of a keeper's claims, for stores that tell of losses by message or by a look at all
 //! of them at once.
 
-use super::{Alarm, LossReason};
+use crate::backend::{Alarm, LossReason};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ const REMEMBERED: usize = 256;
 
 /// By the claims' ids.
 #[derive(Debug, Default)]
-pub(super) struct Alarms(Mutex<Known>);
+pub(crate) struct Alarms(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -22,7 +22,7 @@ struct Known {
 
 impl Alarms {
     /// Keeps `alarm`, or rings it at once if the claim was already said to be lost.
-    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+    pub(crate) fn watch(&self, id: &str, alarm: Alarm) {
         let early = {
             let mut known = self.known();
             match known.take_early(id) {
@@ -40,14 +40,14 @@ impl Alarms {
     }
 
     /// Whether the claim was watched until now, and not said to be lost.
-    pub(super) fn unwatch(&self, id: &str) -> bool {
+    pub(crate) fn unwatch(&self, id: &str) -> bool {
         let mut known = self.known();
         known.take_early(id);
         known.alarms.remove(id).is_some()
     }
 
     /// Says that the claim is lost: to its holder, or to who will be in a moment.
-    pub(super) fn ring(&self, id: &str, reason: LossReason) {
+    pub(crate) fn ring(&self, id: &str, reason: LossReason) {
         let alarm = {
             let mut known = self.known();
             let alarm = known.alarms.remove(id);
@@ -73,11 +73,11 @@ impl Alarms {
 #[cfg(feature = "sqlite")]
 impl Alarms {
     /// Takes all of them out, to be rung.
-    pub(super) fn take(&self) -> Vec<Alarm> {
+    pub(crate) fn take(&self) -> Vec<Alarm> {
         std::mem::take(&mut self.known().alarms).into_values().collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.known().alarms.is_empty()
     }
 }

@@ -1,5 +1,6 @@
-//! Durations as people write them: `30s`, `5m`, `250ms`, `1h30m`, `1.5s`.
+//! Durations as people write them: in URLs and on the command line.
 
+use crate::error::{Error, ErrorKind, Result};
 use std::time::Duration;
 
 /// Largest first, the order they are written in.
@@ -12,9 +13,25 @@ const UNITS: [(&str, u128); 5] = [
 ];
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Reads a duration. A number without a unit is refused, for seconds and milliseconds are mixed
-/// up too easily; only `0` needs none.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+/// Reads a duration as people write it: `30s`, `5m`, `250ms`, `1h30m`, `1.5s`, with the units `d`,
+/// `h`, `m`, `s` and `ms`.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for anything else. A number without a unit is refused too, for seconds
+/// and milliseconds are mixed up too easily; only `0` needs none.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(lockkeeper::parse_duration("1.5s")?, Duration::from_millis(1500));
+/// assert!(lockkeeper::parse_duration("30").is_err());
+/// # Ok::<(), lockkeeper::Error>(())
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration> {
+    parse(text).map_err(|message| Error::new(ErrorKind::Config, message))
+}
+
+fn parse(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

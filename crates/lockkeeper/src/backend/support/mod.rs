@@ -1,0 +1,26 @@
+//! What several stores need, written once.
+//!
+//! | file | what |
+//! |---|---|
+//! | `alarms` | the alarms of a keeper's claims, by claim id |
+//! | `life` | whether the runtime that a connection lives on still runs |
+//! | `list` | many names at once, shown side by side |
+//! | `options` | the lists of option names, and the error for a bad one |
+//! | `percent` | `%41` for `A` |
+//! | `reconnect` | a connection or session shared by many, made anew once for all of them |
+//! | `sync` | mutexes that no panic can spoil |
+//! | `tls` | the certificates that a URL names |
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) mod alarms;
+#[cfg(feature = "etcd")]
+pub(crate) mod life;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+pub(crate) mod list;
+pub(crate) mod options;
+pub(crate) mod percent;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) mod reconnect;
+pub(crate) mod sync;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub(crate) mod tls;
