@@ -26,28 +26,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether a claim of this mode can stand beside `holders`, given as mode and token.
-    ///
-    /// Claims of one owner share a token and count as one: a re-entered permit takes no second
-    /// place.
-    pub fn fits(self, holders: impl IntoIterator<Item = (Mode, FencingToken)>) -> bool {
-        let mut tokens = Vec::new();
-        let mut limit = u32::MAX;
-        for (mode, token) in holders {
-            match (self, mode) {
-                (Mode::Shared, Mode::Shared) => {}
-                (Mode::Permit { of }, Mode::Permit { of: theirs }) => {
-                    limit = limit.min(of).min(theirs);
-                    if !tokens.contains(&token) {
-                        tokens.push(token);
-                    }
-                }
-                _ => return false,
-            }
-        }
-        tokens.len() < usize::try_from(limit).unwrap_or(usize::MAX)
-    }
-
     /// Whether an owner who holds `self` may enter again asking for `wanted`.
     pub fn covers(self, wanted: Mode) -> bool {
         self == Mode::Exclusive
@@ -300,37 +278,6 @@ pub struct Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn token(number: u64) -> FencingToken {
-        FencingToken::new(number).unwrap()
-    }
-
-    #[test]
-    fn modes_fit_as_documented() {
-        let writer = [(Mode::Exclusive, token(1))];
-        let readers = [(Mode::Shared, token(1)), (Mode::Shared, token(2))];
-        let permits = [(Mode::Permit { of: 3 }, token(1)), (Mode::Permit { of: 3 }, token(2))];
-        assert!(Mode::Exclusive.fits([]));
-        assert!(!Mode::Exclusive.fits(writer));
-        assert!(!Mode::Exclusive.fits(readers));
-        assert!(!Mode::Exclusive.fits(permits));
-        assert!(!Mode::Shared.fits(writer));
-        assert!(Mode::Shared.fits(readers));
-        assert!(!Mode::Shared.fits(permits));
-        assert!(Mode::Permit { of: 3 }.fits(permits));
-        assert!(!Mode::Permit { of: 2 }.fits(permits), "the smaller limit counts");
-        assert!(
-            !Mode::Permit { of: 9 }
-                .fits([permits[0], permits[1], permits[1], { (Mode::Permit { of: 3 }, token(3)) }])
-        );
-        assert!(!Mode::Permit { of: 9 }.fits(readers));
-    }
-
-    #[test]
-    fn claims_of_one_owner_count_once() {
-        let same = [(Mode::Permit { of: 2 }, token(1)), (Mode::Permit { of: 2 }, token(1))];
-        assert!(Mode::Permit { of: 2 }.fits(same));
-    }
 
     #[test]
     fn tokens_grow_by_counter_and_by_clock_and_stay_exact_in_javascript() {

@@ -2,6 +2,7 @@
 
 use super::Flaw;
 use lockkeeper::Result;
+use lockkeeper::backend::queue;
 use lockkeeper::backend::{
     Alarm, Claim, FencingToken, HolderView, LockView, Mode, Moment, Name, WaiterView,
 };
@@ -208,17 +209,20 @@ impl Line {
             (Mode::Permit { of }, Flaw::OneTooMany) => Mode::Permit { of: of + 1 },
             (mode, _) => mode,
         };
-        mode.fits(self.holders.iter().map(|held| {
-            let theirs = match (held.claim.mode, mode) {
-                (Mode::Permit { .. }, Mode::Permit { .. })
-                    if [Flaw::LastNumberCounts, Flaw::OneTooMany].contains(&flaw) =>
-                {
-                    mode
-                }
-                (theirs, _) => theirs,
-            };
-            (theirs, held.token)
-        }))
+        queue::fits(
+            mode,
+            self.holders.iter().map(|held| {
+                let theirs = match (held.claim.mode, mode) {
+                    (Mode::Permit { .. }, Mode::Permit { .. })
+                        if [Flaw::LastNumberCounts, Flaw::OneTooMany].contains(&flaw) =>
+                    {
+                        mode
+                    }
+                    (theirs, _) => theirs,
+                };
+                (theirs, held.token)
+            }),
+        )
     }
 
     fn view(&self, name: &Name) -> LockView {

@@ -3,6 +3,7 @@
 //! A lock is an ordered queue of claims, those at its head hold it. Release hands over: the step
 //! that frees the name grants it to the next in line and wakes only those.
 
+use crate::backend::queue;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, Lease, LockView,
     LossReason, Mode, Moment, Name, Patience, Release, Sequencer, Standing, Ticket, WaiterView,
@@ -229,7 +230,7 @@ impl Table {
             line.holders.push(Held::new(claim, token, sent));
             return Ok(Asked::Granted(token, sent));
         }
-        if line.waiters.is_empty() && claim.mode.fits(line.modes()) {
+        if line.waiters.is_empty() && queue::fits(claim.mode, line.modes()) {
             let token = next_token(&mut self.last_token);
             line.holders.push(Held::new(claim, token, sent));
             return Ok(Asked::Granted(token, sent));
@@ -261,7 +262,7 @@ impl Table {
         let now = Moment::now();
         line.holders.retain(|held| now < held.expires);
         while let Some(next) = line.waiters.front() {
-            if !next.granted.is_closed() && !next.claim.mode.fits(line.modes()) {
+            if !next.granted.is_closed() && !queue::fits(next.claim.mode, line.modes()) {
                 break;
             }
             let Some(next) = line.waiters.pop_front() else { break };

@@ -8,8 +8,7 @@ mod capability;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod memory;
-#[cfg(feature = "etcd")]
-mod queue;
+pub mod queue;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]

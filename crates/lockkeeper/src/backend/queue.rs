@@ -3,15 +3,20 @@
 //! Pure, and the same for every store that keeps such a queue. Whether a claim holds depends only
 //! on those before it, and they only ever leave: so a claim that was found to hold goes on holding
 //! for as long as it is there.
+//!
+//! A store that grants one claim after another, and lets owners enter again, asks [`fits`] for each
+//! of them. A store that sees the whole queue at once asks for the [`place`] of its own claim.
 
-use crate::claim::Mode;
+use super::Mode;
 use std::ops::Range;
 
 /// How one claim stands among the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+#[non_exhaustive]
+pub enum Place {
     /// It holds the name.
     Holds,
+    /// Others are before it.
     Waits {
         /// Its place among those who wait, counted from 1.
         number: usize,
@@ -21,8 +26,38 @@ pub(crate) enum Place {
     },
 }
 
+/// Whether a claim of this mode can stand beside `holders`, given as mode and owner.
+///
+/// The claims of one owner count as one: a permit that was entered again takes no second place.
+///
+/// ```
+/// use lockkeeper::Mode;
+/// use lockkeeper::backend::queue::fits;
+///
+/// let held = [(Mode::Permit { of: 2 }, "alice"), (Mode::Permit { of: 2 }, "alice")];
+/// assert!(fits(Mode::Permit { of: 2 }, held));
+/// assert!(!fits(Mode::Exclusive, held));
+/// ```
+pub fn fits<K: PartialEq>(wanted: Mode, holders: impl IntoIterator<Item = (Mode, K)>) -> bool {
+    let mut owners = Vec::new();
+    let mut limit = u32::MAX;
+    for (mode, owner) in holders {
+        match (wanted, mode) {
+            (Mode::Shared, Mode::Shared) => {}
+            (Mode::Permit { of }, Mode::Permit { of: theirs }) => {
+                limit = limit.min(of).min(theirs);
+                if !owners.contains(&owner) {
+                    owners.push(owner);
+                }
+            }
+            _ => return false,
+        }
+    }
+    owners.len() < places(limit)
+}
+
 /// How many at the head of a queue of such claims hold the name.
-pub(crate) fn holders(modes: impl IntoIterator<Item = Mode>) -> usize {
+pub fn holders(modes: impl IntoIterator<Item = Mode>) -> usize {
     let (mut first, mut limit, mut count) = (None, usize::MAX, 0);
     for mode in modes {
         let fits = match (*first.get_or_insert(mode), mode) {
@@ -43,7 +78,7 @@ pub(crate) fn holders(modes: impl IntoIterator<Item = Mode>) -> usize {
 }
 
 /// How the claim at `index` stands; `None` where there is none.
-pub(crate) fn place(modes: &[Mode], index: usize) -> Option<Place> {
+pub fn place(modes: &[Mode], index: usize) -> Option<Place> {
     let mode = *modes.get(index)?;
     let holders = holders(modes.iter().copied());
     if index < holders {
@@ -117,6 +152,33 @@ mod tests {
         assert_eq!(behind(&[READER, permit(2)], 1), 0..1);
     }
 
+    #[test]
+    fn modes_fit_as_documented() {
+        let writer = [(Mode::Exclusive, 1)];
+        let readers = [(Mode::Shared, 1), (Mode::Shared, 2)];
+        let permits = [(Mode::Permit { of: 3 }, 1), (Mode::Permit { of: 3 }, 2)];
+        assert!(fits::<u64>(Mode::Exclusive, []));
+        assert!(!fits(Mode::Exclusive, writer));
+        assert!(!fits(Mode::Exclusive, readers));
+        assert!(!fits(Mode::Exclusive, permits));
+        assert!(!fits(Mode::Shared, writer));
+        assert!(fits(Mode::Shared, readers));
+        assert!(!fits(Mode::Shared, permits));
+        assert!(fits(Mode::Permit { of: 3 }, permits));
+        assert!(!fits(Mode::Permit { of: 2 }, permits), "the smaller limit counts");
+        assert!(!fits(
+            Mode::Permit { of: 9 },
+            [permits[0], permits[1], permits[1], (Mode::Permit { of: 3 }, 3)]
+        ));
+        assert!(!fits(Mode::Permit { of: 9 }, readers));
+    }
+
+    #[test]
+    fn claims_of_one_owner_count_once() {
+        let same = [(Mode::Permit { of: 2 }, 1), (Mode::Permit { of: 2 }, 1)];
+        assert!(fits(Mode::Permit { of: 2 }, same));
+    }
+
     fn mode() -> impl Strategy<Value = Mode> {
         prop_oneof![
             Just(WRITER),
@@ -139,6 +201,16 @@ mod tests {
     }
 
     proptest! {
+        /// To see the whole queue and to let in one after another comes to the same.
+        #[test]
+        fn the_head_is_what_fits_one_by_one(modes in prop::collection::vec(mode(), 0..10)) {
+            let count = modes.iter().enumerate().take_while(|(index, mode)| {
+                let before = modes[..*index].iter().enumerate();
+                fits(**mode, before.map(|(number, mode)| (*mode, number)))
+            });
+            prop_assert_eq!(count.count(), holders(modes.iter().copied()));
+        }
+
         /// Whoever goes, in whatever order: nobody comes to hold it asleep, and whoever holds it
         /// goes on holding it.
         #[test]

@@ -142,7 +142,7 @@ impl Etcd {
                 let modes = holders.iter().filter_map(|kv| {
                     Some((super::record::mode_of(&kv.value), place::token(kv.create_revision)?))
                 });
-                !waiting.is_empty() || !claim.mode.fits(modes)
+                !waiting.is_empty() || !crate::backend::queue::fits(claim.mode, modes)
             };
             if is_taken(&there) {
                 return shared.none_of_it(claim, &ticket, &term, asked_twice).await;

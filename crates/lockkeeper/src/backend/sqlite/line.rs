@@ -3,6 +3,7 @@
 use super::entry::{Entry, FREE, HANDED, HELD, WAITING, code_of};
 use super::time::millis;
 use super::tx::{Turn, Tx, WAITER_LEASE};
+use crate::backend::queue;
 use crate::backend::{Claim, FencingToken, Mode};
 use rusqlite::{Result, params};
 
@@ -73,7 +74,7 @@ impl<'a> Line<'a> {
     pub(super) fn advance(&mut self) -> Result<()> {
         let tx = self.tx;
         while let Some(next) = self.entries.iter().position(|entry| entry.state == WAITING) {
-            if !self.entries[next].mode.fits(self.holders()) {
+            if !queue::fits(self.entries[next].mode, self.holders()) {
                 break;
             }
             let entry = &mut self.entries[next];

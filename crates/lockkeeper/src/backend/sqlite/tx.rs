@@ -3,6 +3,7 @@
 use super::entry::{BROKEN, HELD, WAITING, code_of, token_of};
 use super::line::Line;
 use super::time::millis;
+use crate::backend::queue;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Standing};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use std::cell::RefCell;
@@ -86,7 +87,7 @@ impl Tx<'_> {
                 true => Asked::Granted(line.insert(claim, HELD, Some(token))?),
                 false => Asked::Uncovered(mode),
             }
-        } else if line.waiting() == 0 && claim.mode.fits(line.holders()) {
+        } else if line.waiting() == 0 && queue::fits(claim.mode, line.holders()) {
             Asked::Granted(line.insert(claim, HELD, None)?)
         } else if may_queue {
             let place = line.waiting() + 1;

@@ -93,7 +93,11 @@ impl World {
         for (index, one) in valid.iter().enumerate() {
             let others = valid.iter().enumerate().filter(|(other, _)| *other != index);
             let others: Vec<_> = others.map(|(_, b)| (b.claim.mode, b.turn.token)).collect();
-            assert!(one.claim.mode.fits(others.clone()), "{:?} beside {others:?}", one.claim.mode);
+            assert!(
+                crate::backend::queue::fits(one.claim.mode, others.clone()),
+                "{:?} beside {others:?}",
+                one.claim.mode
+            );
         }
     }
 
