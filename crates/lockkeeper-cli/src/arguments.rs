@@ -178,6 +178,11 @@ pub(crate) struct ShowArguments {
     /// The lock
     pub(crate) name: String,
 
+    /// Print the keys, nodes or rows in which the store keeps it, to compare with what another
+    /// library uses
+    #[arg(long)]
+    pub(crate) keys: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

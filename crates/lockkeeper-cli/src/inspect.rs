@@ -4,8 +4,8 @@ use crate::arguments::{LsArguments, ShowArguments};
 use crate::exit::{self, Failure};
 use crate::text::{shortened, span, visible};
 use crate::{json, output, table};
-use lockkeeper::FencingToken;
 use lockkeeper::backend::{HolderView, LockView};
+use lockkeeper::{FencingToken, Keeper};
 
 /// The longest note in a list; `show` has it whole.
 const NOTE_IN_LIST: usize = 60;
@@ -15,8 +15,7 @@ pub(crate) async fn ls(asked: &LsArguments) -> Result<u8, Failure> {
     let keeper = lockkeeper::connect(asked.store.url()).await?;
     let views = keeper.list(&asked.prefix).await?;
     if asked.json {
-        let locks: Vec<_> = views.iter().map(json::Lock::from).collect();
-        output::print(json::line(&locks))?;
+        output::print(json::line(&views))?;
     } else if views.is_empty() {
         output::say(&nothing_under(&asked.prefix));
     } else {
@@ -27,15 +26,29 @@ pub(crate) async fn ls(asked: &LsArguments) -> Result<u8, Failure> {
 
 pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
     let keeper = lockkeeper::connect(asked.store.url()).await?;
+    if asked.keys {
+        return keys(&keeper, asked);
+    }
     let view = keeper.show(&asked.name).await?;
     if asked.json {
-        output::print(json::line(&json::Lock::from(&view)))?;
+        output::print(json::line(&view))?;
     } else if view.holders.is_empty() && view.waiters.is_empty() {
         output::say(&format!("{:?} is free", asked.name));
     } else {
         output::print(portrait(&view))?;
     }
     Ok(code(std::slice::from_ref(&view)))
+}
+
+/// Where the store keeps the lock: also of a recipe that cannot tell who holds it.
+fn keys(keeper: &Keeper, asked: &ShowArguments) -> Result<u8, Failure> {
+    let keys = keeper.keys(&asked.name)?;
+    if asked.json {
+        output::print(json::line(&keys))?;
+    } else {
+        output::print(keys.iter().map(|key| visible(key) + "\n").collect::<String>())?;
+    }
+    Ok(exit::FINE)
 }
 
 fn code(views: &[LockView]) -> u8 {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease,
-    MultiAcquire, Patience, Release, Sequencer, Standing, Ticket, Together,
+    MultiAcquire, Name, Patience, Release, Sequencer, Standing, Ticket, Together,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -198,6 +198,10 @@ impl Backend for Faulty {
 
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         Some(self.faulty_lease(self.inner.lease_of(ticket)?))
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        self.inner.keys(name)
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {

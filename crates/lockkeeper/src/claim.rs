@@ -98,7 +98,7 @@ impl Owner {
     /// # Errors
     /// [`ErrorKind::Config`] when `id` is empty, longer than 200 bytes or contains control
     /// characters.
-    pub fn resume(id: &str) -> Result<Self> {
+    pub fn new(id: &str) -> Result<Self> {
         if id.is_empty() || id.len() > 200 || id.chars().any(char::is_control) {
             return Err(Error::new(
                 ErrorKind::Config,

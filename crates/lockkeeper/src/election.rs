@@ -4,7 +4,7 @@ use crate::backend::LockView;
 use crate::claim::{FencingToken, Mode, Owner};
 use crate::completing::Entered;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::name::Name;
@@ -31,13 +31,14 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// let mut leaders = std::pin::pin!(election.observe()?);
 /// let leader = leaders.next().await.unwrap()?.unwrap();
 /// assert_eq!(leader.note, "http://10.0.0.1:8080");
-/// assert_eq!(Some(leader.term), leadership.term());
+/// assert_eq!(leader.term, leadership.term());
 ///
 /// leadership.resign().await?;
 /// assert!(leaders.next().await.unwrap()?.is_none());
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Election {
     engine: Arc<Engine>,
     name: String,
@@ -74,7 +75,7 @@ impl Election {
     /// Cancel safe: dropped at any point, it is no candidate any more.
     pub async fn campaign(&self) -> Result<Leadership> {
         self.check()?;
-        self.candidacy().acquire().await.map(Leadership)
+        self.candidacy().acquire().await.and_then(Leadership::of)
     }
 
     /// Leads if nobody does: `None` when there is a leader.
@@ -86,7 +87,7 @@ impl Election {
     /// As [`campaign`](Self::campaign).
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
         self.check()?;
-        Ok(self.candidacy().try_acquire().await?.map(Leadership))
+        self.candidacy().try_acquire().await?.map(Leadership::of).transpose()
     }
 
     /// Waits for at most `limit` to be elected.
@@ -98,13 +99,12 @@ impl Election {
     /// As [`campaign`](Self::campaign).
     pub async fn campaign_within(&self, limit: Duration) -> Result<Leadership> {
         self.check()?;
-        self.candidacy().acquire_within(limit).await.map(Leadership)
+        self.candidacy().acquire_within(limit).await.and_then(Leadership::of)
     }
 
     /// The leaders from now on, the present one first: `None` while there is none.
     ///
-    /// A reign too short to be seen between two looks is left
-    /// out; terms tell. An error does not
+    /// A reign too short to be seen between two looks is left out; terms tell. An error does not
     /// end the stream: the next item is what was learnt when the store answered again.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Election {
         let name = Name::new(&self.name)?;
         self.check()?;
         if self.engine.backend.inspector().is_none() {
-            return Err(unsupported(&self.engine, "way to list holders", |c| c.fencing));
+            return Err(unsupported(&self.engine, "way to list holders", |c| c.inspects));
         }
         let engine = self.engine.clone();
         // Whether anyone has looked yet, and whom they saw.
@@ -168,18 +168,28 @@ fn leader_of(view: LockView) -> Option<Leader> {
 /// Dropping it resigns in the background.
 #[derive(Debug)]
 #[must_use = "if unused the leader resigns at once"]
-pub struct Leadership(Guard);
+pub struct Leadership {
+    guard: Guard,
+    term: FencingToken,
+}
 
 impl Leadership {
+    fn of(guard: Guard) -> Result<Self> {
+        // Elections without tokens are refused before.
+        let missing = || Error::new(ErrorKind::Store, "the store gave no token for this office");
+        let term = guard.token().ok_or_else(missing)?;
+        Ok(Self { guard, term })
+    }
+
     /// The number of this reign: larger than that of every leader before. Give it to followers
     /// with every order, so that they refuse a leader of the past.
-    pub fn term(&self) -> Option<FencingToken> {
-        self.0.token()
+    pub fn term(&self) -> FencingToken {
+        self.term
     }
 
     /// The guard behind it: `lost`, `run`, `remaining` and the rest.
     pub fn guard(&self) -> &Guard {
-        &self.0
+        &self.guard
     }
 
     /// Steps down and waits until the store knows.
@@ -190,6 +200,6 @@ impl Leadership {
     /// # Cancel safety
     /// Cancel safe: once called, it goes on in the background.
     pub async fn resign(self) -> Result<()> {
-        self.0.release().await
+        self.guard.release().await
     }
 }

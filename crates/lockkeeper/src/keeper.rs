@@ -150,6 +150,15 @@ impl Keeper {
         self.ask(|engine| async move { inspector(&engine)?.show(&name).await }).await
     }
 
+    /// The very keys, nodes or rows in which the store keeps `name`, as the store's own tools would
+    /// ask for them: to compare with what another library uses. Empty for a store that has none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a bad name.
+    pub fn keys(&self, name: &str) -> Result<Vec<String>> {
+        Ok(self.engine.backend.keys(&Name::new(name)?))
+    }
+
     /// Takes `name` from the holder with `token`, and lets the next one in at once.
     ///
     /// The holder is told and its guard counts as lost, but its work may go on for a moment:

@@ -57,6 +57,8 @@ mod reentry;
 mod release;
 mod rw_lock;
 mod scheduler;
+#[cfg(feature = "serde")]
+mod serialize;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ use std::time::Duration;
 /// Where the backend is fair, claims are granted in the order they were made, and
 /// [`try_acquire`](Self::try_acquire) does not overtake those who wait.
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Lock {
     engine: Arc<Engine>,
     name: String,

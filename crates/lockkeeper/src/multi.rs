@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Multi {
     engine: Arc<Engine>,
     names: Vec<String>,
@@ -210,9 +211,18 @@ impl MultiGuard {
                 },
             }
         }
+        Err(self.loss())
+    }
+
+    /// `Ok` while all of them are held.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_held() { Ok(()) } else { Err(self.loss()) }
+    }
+
+    fn loss(&self) -> Error {
         let first = first_lost(&self.guards);
         let (guard, reason) = first.map_or((&self.guards[0], None), |(g, why)| (g, Some(why)));
-        Err(lost_error(guard.name(), reason))
+        lost_error(guard.name(), reason)
     }
 
     /// Says that no work was done under them; see [`Guard::cancel_min_hold`].

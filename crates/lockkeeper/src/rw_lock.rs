@@ -22,6 +22,7 @@ use std::sync::Arc;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct RwLock {
     engine: Arc<Engine>,
     name: String,

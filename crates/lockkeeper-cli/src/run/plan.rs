@@ -119,7 +119,7 @@ fn refuse_option_as_command(command: &[OsString]) -> Result<(), Failure> {
 
 fn inherited_owner(variable: Option<OsString>) -> Result<Option<Owner>, Failure> {
     let Some(id) = variable else { return Ok(None) };
-    match Owner::resume(&id.to_string_lossy()) {
+    match Owner::new(&id.to_string_lossy()) {
         Ok(owner) if id.to_str().is_some() => Ok(Some(owner)),
         Ok(_) => Err(Failure::usage(format!("{OWNER_VARIABLE} is not UTF-8: unset it"))),
         Err(error) => Err(Failure::usage(format!("{OWNER_VARIABLE}: {error}: unset it"))),

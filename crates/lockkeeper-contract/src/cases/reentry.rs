@@ -91,7 +91,7 @@ async fn an_owner_enters_again_from_another_keeper(stage: Arc<Stage>) -> Outcome
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let (name, me) = (stage.name("resumed"), one.owner("me"));
     let outer = one.lock(&name).ttl(LONG).owner(&me).acquire().await?;
-    let resumed = Owner::resume(&me.to_string())?;
+    let resumed = Owner::new(&me.to_string())?;
     let inner = two.lock(&name).ttl(LONG).owner(&resumed).try_acquire().await?;
     let Some(inner) = inner else { return not_let_in() };
     ensure!(outer.token() == inner.token(), "{:?}, then {:?}", outer.token(), inner.token());

@@ -59,7 +59,7 @@ impl Order {
             lock = lock.max_hold(most);
         }
         if let Some(owner) = self.word("owner") {
-            lock = lock.owner(&Owner::resume(owner)?);
+            lock = lock.owner(&Owner::new(owner)?);
         }
         Ok(lock)
     }

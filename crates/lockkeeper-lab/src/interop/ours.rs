@@ -75,7 +75,7 @@ fn obey(
     };
     let mut lock = lock.ttl(Duration::from_millis(number));
     if !owner.is_empty() {
-        lock = lock.owner(&Owner::resume(owner)?);
+        lock = lock.owner(&Owner::new(owner)?);
     }
     let taken = if verb == "lock" { Some(lock.acquire()?) } else { lock.try_acquire()? };
     let Some(guard) = taken else { return Ok("busy".to_owned()) };

@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
-    Alarm, Backend, Background, Capability, Claim, Grant, Inspector, Lease, MultiAcquire, Patience,
-    Release, Sequencer, Standing, Ticket, Together,
+    Alarm, Backend, Background, Capability, Claim, Grant, Inspector, Lease, MultiAcquire, Name,
+    Patience, Release, Sequencer, Standing, Ticket, Together,
 };
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -79,6 +79,10 @@ impl Backend for Gated {
 
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         Some(self.gated_lease(self.inner.lease_of(ticket)?))
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        self.inner.keys(name)
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {

@@ -44,7 +44,7 @@ impl Side {
         let label = format!("owner-{owner}");
         let lock = lock.note(&label).ttl(Duration::from_secs(600));
         // The others have no name, and pass on what they hold.
-        Ok(if owner.is_multiple_of(2) { lock.owner(&Owner::resume(&label)?) } else { lock })
+        Ok(if owner.is_multiple_of(2) { lock.owner(&Owner::new(&label)?) } else { lock })
     }
 
     /// Who holds and who waits, as far as it should be the same.

@@ -447,7 +447,7 @@ async fn an_owner_that_was_not_named_is_not_entered_again(lab: &Lab) -> Result<(
     let named = one.owner("named");
     for (lock, enters) in [(one.lock("owned"), false), (one.lock("owned").owner(&named), true)] {
         let held = lock.ttl(LONG).acquire().await?;
-        let owner = Owner::resume(held.owner().id())?;
+        let owner = Owner::new(held.owner().id())?;
         let again = two.lock("owned").ttl(LONG).owner(&owner).try_acquire().await?;
         assert_eq!(again.is_some(), enters);
         if let Some(again) = again {

@@ -14,7 +14,7 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 /// An owner, and its field.
 fn owner() -> (Owner, &'static str) {
-    let owner = Owner::resume("0123456789abcdef012300000000002a").unwrap();
+    let owner = Owner::new("0123456789abcdef012300000000002a").unwrap();
     (owner, "49f7d739-6ea2-4f99-9de7-aa078f50d512:42")
 }
 

@@ -99,6 +99,14 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
         None
     }
 
+    /// The very keys, nodes or rows in which the store keeps `name`, as one would ask for them with
+    /// the store's own tools: to compare with what another library uses. Empty where nothing could
+    /// be asked for from outside.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let _ = name;
+        Vec::new()
+    }
+
     /// Which life the store is in, where it can tell: a text that is the same for as long as the
     /// server has not been restarted, and never again afterwards. Whoever sees it change knows that
     /// what was only in the server's memory is gone.
@@ -251,14 +259,6 @@ pub trait Inspector: Send + Sync {
     /// says of a lock that was not free takes no more, and a queue may be long.
     async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
         Ok(self.show(name).await?.holders)
-    }
-
-    /// The very keys, nodes or rows in which the store keeps `name`, as one would ask for them with
-    /// the store's own tools: to compare with what another library uses. Empty where nothing could
-    /// be asked for from outside.
-    fn keys(&self, name: &Name) -> Vec<String> {
-        let _ = name;
-        Vec::new()
     }
 
     /// Takes the claim with `token` from its holder and lets the next one in at once. Returns

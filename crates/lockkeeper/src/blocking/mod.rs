@@ -2,8 +2,8 @@
 //!
 //! A thread is its own owner: locking a name twice in one thread enters again instead of waiting
 //! for itself. That is the thread that acquires, whoever made the lock, and it stays so should
-//! the guard be given to another. Permits of a semaphore are the exception: each is its own, so that one thread can
-//! take several.
+//! the guard be given to another. Permits of a semaphore are the exception: each is its own, so
+//! that one thread can take several.
 //!
 //! ```
 //! let keeper = lockkeeper::blocking::connect("memory:")?;
@@ -17,18 +17,19 @@
 //! guards have reached the store. These functions block: inside async functions use
 //! [`Keeper`](crate::Keeper).
 
+mod guards;
 mod runtime;
 
-use crate::backend::{Capability, LockView};
+pub use guards::{Guard, Leadership, MultiGuard};
+
+use crate::backend::{Capability, LockView, OpenStore};
 use crate::background::Background;
 use crate::claim::{FencingToken, Owner};
-use crate::connect::connect_in;
+use crate::connect::{connect_in, connect_with_in};
 use crate::error::Result;
-use crate::guard::lost_error;
 use crate::patience::OUTAGE;
 use futures_util::StreamExt;
 use runtime::Runtime;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,16 @@ use std::time::Duration;
 pub fn connect(url: &str) -> Result<Keeper> {
     let runtime = Arc::new(Runtime::default());
     let inner = runtime.block_on(connect_in(url, Background::aloof()))?;
+    Ok(Keeper::over(inner, runtime))
+}
+
+/// Opens a store by its options; see [`connect_with`](crate::connect_with).
+///
+/// # Errors
+/// As [`connect`](crate::connect()).
+pub fn connect_with(options: impl OpenStore) -> Result<Keeper> {
+    let runtime = Arc::new(Runtime::default());
+    let inner = runtime.block_on(connect_with_in(options, Background::aloof()))?;
     Ok(Keeper::over(inner, runtime))
 }
 
@@ -117,12 +128,36 @@ impl Keeper {
         self.runtime.block_on(self.inner.show(name))
     }
 
+    /// The very keys, nodes or rows in which the store keeps `name`; see
+    /// [`Keeper::keys`](crate::Keeper::keys).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keys(&self, name: &str) -> Result<Vec<String>> {
+        self.inner.keys(name)
+    }
+
     /// Takes `name` from the holder with `token`.
     ///
     /// # Errors
     /// As [`Keeper::break_hold`](crate::Keeper::break_hold).
     pub fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
         self.runtime.block_on(self.inner.break_hold(name, token, reason))
+    }
+
+    /// Reserves `count` numbers in a row that nobody else gets under `name`, and returns the first.
+    ///
+    /// # Errors
+    /// As [`Keeper::reserve`](crate::Keeper::reserve).
+    pub fn reserve(&self, name: &str, count: u32, floor: u64) -> Result<u64> {
+        self.runtime.block_on(self.inner.reserve(name, count, floor))
+    }
+
+    /// Waits until every release under way is through, and closes the connection to the store; for
+    /// at most `limit`. Returns whether all of it was done; see
+    /// [`Keeper::close`](crate::Keeper::close).
+    pub fn close(&self, limit: Duration) -> bool {
+        self.runtime.block_on(self.inner.close(limit))
     }
 
     /// The async keeper behind it: for its events.
@@ -209,7 +244,7 @@ macro_rules! blocking_verbs {
         }
 
         fn wrap(&self, inner: crate::$guard) -> $guard {
-            $guard { inner, runtime: self.keeper.runtime.clone() }
+            $guard::over(inner, self.keeper.runtime.clone())
         }
 
         /// Owned by the calling thread, unless an owner was named.
@@ -292,115 +327,5 @@ impl Election {
         let mut leaders = Box::pin(self.inner.observe()?);
         let runtime = self.keeper.runtime.clone();
         Ok(std::iter::from_fn(move || runtime.block_on(leaders.next())))
-    }
-}
-
-/// A held claim; see [`Guard`](crate::Guard), whose readings it has too.
-#[derive(Debug)]
-#[must_use = "if unused the claim is released at once"]
-pub struct Guard {
-    // Dropped before the runtime that carries out its release.
-    inner: crate::Guard,
-    runtime: Arc<Runtime>,
-}
-
-impl Guard {
-    /// `Ok` while the claim is held: ask between the steps of long work.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
-    pub fn check(&self) -> Result<()> {
-        match self.inner.is_held() {
-            true => Ok(()),
-            false => Err(lost_error(self.inner.name(), self.inner.lost_reason())),
-        }
-    }
-
-    /// Another guard of the same claim.
-    pub fn share(&self) -> Guard {
-        Guard { inner: self.inner.share(), runtime: self.runtime.clone() }
-    }
-
-    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
-    pub fn cancel_min_hold(&mut self) {
-        self.inner.cancel_min_hold();
-    }
-
-    /// Gives the claim back and waits until the store has it.
-    ///
-    /// # Errors
-    /// As [`Guard::release`](crate::Guard::release).
-    pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.inner.release())
-    }
-
-    /// Stops renewing without giving the claim back.
-    pub fn detach(self) {
-        self.inner.detach();
-    }
-}
-
-impl Deref for Guard {
-    type Target = crate::Guard;
-
-    fn deref(&self) -> &crate::Guard {
-        &self.inner
-    }
-}
-
-/// Several held claims; see [`MultiGuard`](crate::MultiGuard).
-#[derive(Debug)]
-#[must_use = "if unused the claims are released at once"]
-pub struct MultiGuard {
-    inner: crate::MultiGuard,
-    runtime: Arc<Runtime>,
-}
-
-impl MultiGuard {
-    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
-    pub fn cancel_min_hold(&mut self) {
-        self.inner.cancel_min_hold();
-    }
-
-    /// Gives all of them back and waits until the store has them.
-    ///
-    /// # Errors
-    /// As [`MultiGuard::release`](crate::MultiGuard::release).
-    pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.inner.release())
-    }
-}
-
-impl Deref for MultiGuard {
-    type Target = crate::MultiGuard;
-
-    fn deref(&self) -> &crate::MultiGuard {
-        &self.inner
-    }
-}
-
-/// The office of leader; see [`Leadership`](crate::Leadership).
-#[derive(Debug)]
-#[must_use = "if unused the leader resigns at once"]
-pub struct Leadership {
-    inner: crate::Leadership,
-    runtime: Arc<Runtime>,
-}
-
-impl Leadership {
-    /// Steps down and waits until the store knows.
-    ///
-    /// # Errors
-    /// As [`Leadership::resign`](crate::Leadership::resign).
-    pub fn resign(self) -> Result<()> {
-        self.runtime.block_on(self.inner.resign())
-    }
-}
-
-impl Deref for Leadership {
-    type Target = crate::Leadership;
-
-    fn deref(&self) -> &crate::Leadership {
-        &self.inner
     }
 }

@@ -188,7 +188,7 @@ mod tests {
             name: Name::new("n").unwrap(),
             mode,
             primitive: if sided { Primitive::RwLock } else { Primitive::Lock },
-            owner: Owner::resume("o").unwrap(),
+            owner: Owner::new("o").unwrap(),
             ttl: Duration::from_secs(1),
             identity: "".into(),
             note: "".into(),

@@ -60,7 +60,7 @@ impl Record {
         let mut lines = text.splitn(5, '\n');
         let identity = lines.next()?.to_owned();
         lines.next()?.strip_prefix("claim ")?;
-        let owner = Owner::resume(lines.next()?.strip_prefix("owner ")?).ok()?;
+        let owner = Owner::new(lines.next()?.strip_prefix("owner ")?).ok()?;
         let ttl = lines.next()?.strip_prefix("ttl ")?.parse().ok()?;
         let mut rest = lines.next()?;
         let mut count = 1;
@@ -85,7 +85,7 @@ mod tests {
             name: Name::new("n").unwrap(),
             mode: Mode::Exclusive,
             primitive: Primitive::Lock,
-            owner: Owner::resume("me #1").unwrap(),
+            owner: Owner::new("me #1").unwrap(),
             ttl: Duration::from_secs(9),
             identity: "user@host pid 4".into(),
             note: "two\nlines".into(),

@@ -48,7 +48,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn field(id: &str) -> String {
-        field_of(&Owner::resume(id).unwrap())
+        field_of(&Owner::new(id).unwrap())
     }
 
     #[test]
