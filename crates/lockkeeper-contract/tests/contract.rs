@@ -23,7 +23,7 @@ fn shared(label: &str, store: Arc<dyn Backend>) -> Subject {
 fn of_the_lab() -> Vec<(String, String)> {
     let mut urls = Vec::new();
     if let Ok(redis) = std::env::var("LOCKKEEPER_LAB_REDIS") {
-        let recipes = lockkeeper::recipes().into_iter().filter(|recipe| recipe.scheme == "redis");
+        let recipes = lockkeeper::recipes().iter().filter(|recipe| recipe.scheme == "redis");
         let url = |name: &str| (format!("{redis}?recipe={name}"), format!("redis-{name}"));
         urls.extend(recipes.map(|recipe| url(recipe.name)));
     }

@@ -109,7 +109,6 @@ macro_rules! terms_setters {
     () => {
         /// How long the store keeps the claim without a renewal: the time others wait after a
         /// crash. Renewed every third of it. Default 30 s.
-        #[must_use]
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
             self.terms.ttl = ttl;
             self
@@ -117,21 +116,18 @@ macro_rules! terms_setters {
 
         /// Whose claims count as one: an owner that asks again for what it holds gets it at
         /// once. Without this every guard is its own owner.
-        #[must_use]
         pub fn owner(mut self, owner: &crate::claim::Owner) -> Self {
             self.terms.owner = Some(owner.clone());
             self
         }
 
         /// Free text shown to those who wait, at most 1000 bytes.
-        #[must_use]
         pub fn note(mut self, note: &str) -> Self {
             self.terms.note = note.into();
             self
         }
 
         /// The longest time to hold: then the claim counts as lost. For work that may hang.
-        #[must_use]
         pub fn max_hold(mut self, most: std::time::Duration) -> Self {
             self.terms.bounds.max_hold = Some(most);
             self
@@ -140,7 +136,6 @@ macro_rules! terms_setters {
         /// The shortest time to hold: released earlier, the claim stays in the store for the
         /// rest of it, even when this process ends. For jobs that run once per period. A holder
         /// that crashes before it releases leaves the claim to its ttl only.
-        #[must_use]
         pub fn min_hold(mut self, least: std::time::Duration) -> Self {
             self.terms.bounds.min_hold = Some(least);
             self

@@ -178,31 +178,26 @@ impl Keeper {
 macro_rules! passed_on_setters {
     () => {
         /// How long the store keeps the claim without a renewal. Default 30 s.
-        #[must_use]
         pub fn ttl(self, ttl: Duration) -> Self {
             Self { inner: self.inner.ttl(ttl), ..self }
         }
 
         /// Whose claims count as one, instead of the calling thread's.
-        #[must_use]
         pub fn owner(self, owner: &Owner) -> Self {
             Self { inner: self.inner.owner(owner), named: true, ..self }
         }
 
         /// Free text shown to those who wait.
-        #[must_use]
         pub fn note(self, note: &str) -> Self {
             Self { inner: self.inner.note(note), ..self }
         }
 
         /// The longest time to hold: then the claim counts as lost.
-        #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
             Self { inner: self.inner.max_hold(most), ..self }
         }
 
         /// The shortest time to hold, also when released earlier.
-        #[must_use]
         pub fn min_hold(self, least: Duration) -> Self {
             Self { inner: self.inner.min_hold(least), ..self }
         }
@@ -259,6 +254,7 @@ macro_rules! blocking_verbs {
 
 /// A lock about to be acquired; see [`Lock`](crate::Lock).
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Lock {
     inner: crate::Lock,
     keeper: Keeper,
@@ -272,6 +268,7 @@ impl Lock {
 
 /// A read-write lock; see [`RwLock`](crate::RwLock).
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct RwLock {
     inner: crate::RwLock,
     keeper: Keeper,
@@ -295,6 +292,7 @@ impl RwLock {
 
 /// Several locks, all or none; see [`Multi`](crate::Multi).
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Multi {
     inner: crate::Multi,
     keeper: Keeper,
@@ -308,6 +306,7 @@ impl Multi {
 
 /// An election; see [`Election`](crate::Election).
 #[derive(Debug, Clone)]
+#[must_use = "does nothing until it is acquired"]
 pub struct Election {
     inner: crate::Election,
     keeper: Keeper,

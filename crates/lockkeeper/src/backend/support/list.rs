@@ -11,14 +11,14 @@ const AT_ONCE: usize = 32;
 /// Shows every name that is held or waited for, in the order given. A name of which `show` says
 /// `foreign` is somebody else's: it is left out, with a warning, and hides no other.
 pub(crate) async fn shown<F>(
-    names: impl IntoIterator<Item = Name>,
+    names: impl IntoIterator<Item = Name, IntoIter: Send> + Send,
     foreign: ErrorKind,
-    show: impl Fn(Name) -> F,
+    show: impl Fn(Name) -> F + Send,
 ) -> Result<Vec<LockView>>
 where
-    F: Future<Output = Result<LockView>>,
+    F: Future<Output = Result<LockView>> + Send,
 {
-    let show = |name: Name| {
+    let show = move |name: Name| {
         let shown = show(name.clone());
         async move {
             match shown.await {
