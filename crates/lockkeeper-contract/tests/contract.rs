@@ -8,6 +8,7 @@ use libtest_mimic::Trial;
 use lockkeeper::backend::Backend;
 use lockkeeper::backend::memory::Memory;
 use lockkeeper_contract::{Subject, suite, suite_of_flawed};
+use lockkeeper_lab::stores::{STORES, Variant};
 use std::sync::Arc;
 
 const TAKER: &str = env!("CARGO_BIN_EXE_taker");
@@ -19,17 +20,13 @@ fn shared(label: &str, store: Arc<dyn Backend>) -> Subject {
     })
 }
 
-/// Every recipe of the servers that `cargo xtask test` has started.
+/// Every way in which the servers are tried that `cargo xtask test` has started.
 fn of_the_lab() -> Vec<(String, String)> {
     let mut urls = Vec::new();
-    if let Ok(redis) = std::env::var("LOCKKEEPER_LAB_REDIS") {
-        let recipes = lockkeeper::recipes().iter().filter(|recipe| recipe.scheme == "redis");
-        let url = |name: &str| (format!("{redis}?recipe={name}"), format!("redis-{name}"));
-        urls.extend(recipes.map(|recipe| url(recipe.name)));
-    }
-    if let Ok(etcd) = std::env::var("LOCKKEEPER_LAB_ETCD") {
-        // Short enough that the killed do not hold up the suite.
-        urls.push((format!("{etcd}?session=4s"), "etcd".to_owned()));
+    for store in STORES {
+        let Ok(server) = std::env::var(store.kind.variable()) else { continue };
+        let url = |it: &Variant| (format!("{server}{}", it.tail), it.label.to_owned());
+        urls.extend(store.contract.iter().map(url));
     }
     urls
 }

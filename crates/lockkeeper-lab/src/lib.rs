@@ -9,6 +9,7 @@
 //! - [`picture`]: the history as a page to look at.
 //! - [`proxy`]: what networks do, on demand, between a client and a server.
 //! - [`server`]: real servers on demand, and ways to break them.
+//! - [`stores`]: the one list of stores, and what is tried on each.
 //! - [`trials`]: what tests that break servers have in common.
 //! - [`workload`]: the clients, the resources they write to, and the faults.
 
@@ -19,5 +20,6 @@ pub mod interop;
 pub mod picture;
 pub mod proxy;
 pub mod server;
+pub mod stores;
 pub mod trials;
 pub mod workload;

@@ -38,9 +38,8 @@ enum Verb {
     },
     /// Try locks of ours and of other libraries against each other
     Interop {
-        /// The store that they meet on
-        #[arg(value_parser = ["redis", "zookeeper", "etcd"])]
-        store: String,
+        /// The store that they meet on; all of them if none is named
+        store: Option<String>,
         /// What a test program takes: a part of the names of trials, --list, --test-threads
         #[arg(last = true)]
         words: Vec<String>,
@@ -92,7 +91,7 @@ fn obey(verb: Verb) -> Result<ExitCode> {
             runtime.block_on(workload::work(arguments))?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Interop { store, words } => interop::run(&store, &words),
+        Verb::Interop { store, words } => interop::run(store.as_deref(), &words),
         Verb::Peer { url } => interop::serve(&url).map(|()| ExitCode::SUCCESS),
         Verb::Servers => server::servers().map(|()| ExitCode::SUCCESS),
         Verb::Setup => server::setup().map(|()| ExitCode::SUCCESS),

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
-use lockkeeper_lab::server::{Kind, Lab, Server, missing};
+use lockkeeper_lab::server::{Lab, Server, missing};
+use lockkeeper_lab::stores::{STORES, Store};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -22,15 +23,13 @@ const CASES: &[Case] = &[
     ("a_release_that_came_through_in_the_end_is_not_complained_of", released_late),
 ];
 
-const KINDS: &[Kind] = &[Kind::Redis, Kind::ZooKeeper, Kind::Etcd];
-
 fn main() -> Result<()> {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
     arguments.test_threads.get_or_insert(4);
     let lab = Arc::new(Lab::open()?);
     let mut trials = Vec::new();
-    for kind in KINDS {
+    for Store { kind, .. } in STORES {
         for (name, case) in CASES {
             let lab = lab.clone();
             let trial = Trial::test(format!("{}::{name}", kind.word()), move || {

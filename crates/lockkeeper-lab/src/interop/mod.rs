@@ -29,17 +29,36 @@ pub use install::Cache;
 pub use ours::serve;
 pub use peer::Peer;
 
-use crate::server::Lab;
+use crate::server::{Kind, Lab};
+use crate::stores::STORES;
 use anyhow::{Result, bail};
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Conclusion};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs the trials of one store, as a test program would; `words` are the arguments of one.
+/// Runs the trials of one store, or of all that other libraries share, as a test program would;
+/// `words` are the arguments of one. Stops at the first store that fails.
 ///
 /// # Errors
-/// When the store cannot be started.
-pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
+/// When a store cannot be started, or no other library is tried on it.
+pub fn run(store: Option<&str>, words: &[String]) -> Result<ExitCode> {
+    let shared = || STORES.iter().filter(|store| store.interop).map(|store| store.kind);
+    let kinds: Vec<Kind> =
+        shared().filter(|kind| store.is_none_or(|it| it == kind.word())).collect();
+    if kinds.is_empty() {
+        let known: Vec<_> = shared().map(Kind::word).collect();
+        bail!("no other library is tried there: name one of {}", known.join(", "));
+    }
+    for kind in kinds {
+        let conclusion = run_on(kind, words)?;
+        if conclusion.has_failed() {
+            return Ok(conclusion.exit_code());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_on(kind: Kind, words: &[String]) -> Result<Conclusion> {
     let program = "lab interop".to_owned();
     let mut arguments = Arguments::from_iter(std::iter::once(&program).chain(words));
     // They mostly wait.
@@ -47,32 +66,32 @@ pub fn run(store: &str, words: &[String]) -> Result<ExitCode> {
     let lab = Lab::open()?;
     let cache = Arc::new(Cache::open()?);
     let mut cluster = None;
-    let (server, trials) = match store {
-        "redis" => {
+    let (server, trials) = match kind {
+        Kind::Redis => {
             let server = lab.redis().start()?;
             let cluster = cluster.insert(lab.redis().start_cluster()?);
             let mut trials = redis::trials(&server.url(), &cache, lab.folder());
             trials.extend(redis::trials_in_a_cluster(cluster, &cache, lab.folder()));
             (server, trials)
         }
-        "zookeeper" => {
+        Kind::ZooKeeper => {
             let server = lab.zookeeper().tick(500).start()?;
             let url = server.url();
             (server, zookeeper::trials(&url, &cache, lab.folder()))
         }
-        "etcd" => {
+        Kind::Etcd => {
             let server = lab.etcd().start()?;
             let url = server.url();
             (server, etcd::trials(&url, &cache))
         }
-        other => bail!("no other library is tried on {other:?}: it is redis, zookeeper or etcd"),
+        other => bail!("no trials against other libraries are written for {other}"),
     };
     let conclusion = libtest_mimic::run(&arguments, trials);
     let whole = !conclusion.has_failed() && conclusion.num_filtered_out == 0 && !arguments.list;
-    if whole && store == "redis" {
+    if whole && kind == Kind::Redis {
         redis::figures(&server.url(), &cache)?;
     }
     drop((server, cluster));
     drop(lab);
-    Ok(conclusion.exit_code())
+    Ok(conclusion)
 }

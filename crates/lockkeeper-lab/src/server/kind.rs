@@ -30,47 +30,81 @@ pub struct Missing {
     tool: Tool,
 }
 
+/// Everything about a kind, in one place.
+struct Row {
+    word: &'static str,
+    port: u16,
+    variable: &'static str,
+    tools: &'static [Tool],
+}
+
 impl Kind {
     /// Every kind.
     pub const ALL: [Self; 6] =
         [Self::Redis, Self::ZooKeeper, Self::Postgres, Self::MariaDb, Self::Memcached, Self::Etcd];
 
-    /// Its name in a word.
+    /// Its name in a word, which is also the scheme of its URLs.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Redis => "redis",
-            Self::ZooKeeper => "zookeeper",
-            Self::Postgres => "postgres",
-            Self::MariaDb => "mariadb",
-            Self::Memcached => "memcached",
-            Self::Etcd => "etcd",
-        }
+        self.row().word
+    }
+
+    /// The port that it has unless told otherwise.
+    #[must_use]
+    pub fn usual_port(self) -> u16 {
+        self.row().port
     }
 
     /// The environment variable that holds the URL of one that is shared by a whole test run.
     #[must_use]
     pub fn variable(self) -> &'static str {
-        match self {
-            Self::Redis => "LOCKKEEPER_LAB_REDIS",
-            Self::ZooKeeper => "LOCKKEEPER_LAB_ZOOKEEPER",
-            Self::Postgres => "LOCKKEEPER_LAB_POSTGRES",
-            Self::MariaDb => "LOCKKEEPER_LAB_MARIADB",
-            Self::Memcached => "LOCKKEEPER_LAB_MEMCACHED",
-            Self::Etcd => "LOCKKEEPER_LAB_ETCD",
-        }
+        self.row().variable
     }
 
     /// What must be installed for it.
     #[must_use]
     pub fn tools(self) -> &'static [Tool] {
+        self.row().tools
+    }
+
+    fn row(self) -> Row {
         match self {
-            Self::Redis => &[tool::REDIS],
-            Self::ZooKeeper => &[tool::JAVA, tool::ZOOKEEPER],
-            Self::Postgres => &[tool::POSTGRES, tool::INITDB],
-            Self::MariaDb => &[tool::MARIADB, tool::MARIADB_INSTALL, tool::MARIADB_DEFAULTS],
-            Self::Memcached => &[tool::MEMCACHED],
-            Self::Etcd => &[tool::ETCD],
+            Self::Redis => Row {
+                word: "redis",
+                port: 6379,
+                variable: "LOCKKEEPER_LAB_REDIS",
+                tools: &[tool::REDIS],
+            },
+            Self::ZooKeeper => Row {
+                word: "zookeeper",
+                port: 2181,
+                variable: "LOCKKEEPER_LAB_ZOOKEEPER",
+                tools: &[tool::JAVA, tool::ZOOKEEPER],
+            },
+            Self::Postgres => Row {
+                word: "postgres",
+                port: 5432,
+                variable: "LOCKKEEPER_LAB_POSTGRES",
+                tools: &[tool::POSTGRES, tool::INITDB],
+            },
+            Self::MariaDb => Row {
+                word: "mariadb",
+                port: 3306,
+                variable: "LOCKKEEPER_LAB_MARIADB",
+                tools: &[tool::MARIADB, tool::MARIADB_INSTALL, tool::MARIADB_DEFAULTS],
+            },
+            Self::Memcached => Row {
+                word: "memcached",
+                port: 11211,
+                variable: "LOCKKEEPER_LAB_MEMCACHED",
+                tools: &[tool::MEMCACHED],
+            },
+            Self::Etcd => Row {
+                word: "etcd",
+                port: 2379,
+                variable: "LOCKKEEPER_LAB_ETCD",
+                tools: &[tool::ETCD],
+            },
         }
     }
 

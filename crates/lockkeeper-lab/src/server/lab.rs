@@ -24,6 +24,30 @@ pub struct Lab {
     home: Arc<Home>,
 }
 
+/// What a server must be able to go through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fitness {
+    /// It keeps what it is told over a kill, where it can.
+    pub durable: bool,
+    /// Its clock can be set.
+    pub clock: bool,
+    /// Its disk can hang.
+    pub hanging_disk: bool,
+}
+
+impl Fitness {
+    /// The plan of such a server.
+    pub fn of<P: Program + Clone + 'static>(self, mut plan: Plan<P>) -> Plan<P> {
+        if self.clock {
+            plan = plan.clock();
+        }
+        if self.hanging_disk {
+            plan = plan.hanging_disk();
+        }
+        plan
+    }
+}
+
 impl Lab {
     /// Makes the folder and the warden.
     ///
@@ -79,14 +103,23 @@ impl Lab {
     /// # Errors
     /// As [`Plan::start`].
     pub fn start(&self, kind: Kind) -> Result<Server> {
+        self.start_fit(kind, Fitness::default())
+    }
+
+    /// Starts one of a kind that lends itself to faults.
+    ///
+    /// # Errors
+    /// As [`Plan::start`].
+    pub fn start_fit(&self, kind: Kind, fitness: Fitness) -> Result<Server> {
         kind.available()?;
         match kind {
-            Kind::Redis => self.redis().start(),
-            Kind::ZooKeeper => self.zookeeper().start(),
-            Kind::Postgres => self.postgres().start(),
-            Kind::MariaDb => self.mariadb().start(),
-            Kind::Memcached => self.memcached().start(),
-            Kind::Etcd => self.etcd().start(),
+            Kind::Redis if fitness.durable => fitness.of(self.redis().durable()).start(),
+            Kind::Redis => fitness.of(self.redis()).start(),
+            Kind::ZooKeeper => fitness.of(self.zookeeper()).start(),
+            Kind::Postgres => fitness.of(self.postgres()).start(),
+            Kind::MariaDb => fitness.of(self.mariadb()).start(),
+            Kind::Memcached => fitness.of(self.memcached()).start(),
+            Kind::Etcd => fitness.of(self.etcd()).start(),
         }
     }
 

@@ -40,7 +40,7 @@ pub use disk::cannot_hang;
 pub use faults::Unsupported;
 pub use handle::Server;
 pub use kind::{Kind, Missing, REQUIRE, missing};
-pub use lab::Lab;
+pub use lab::{Fitness, Lab};
 pub use place::Place;
 pub use plan::Plan;
 pub use ports::PortTaken;

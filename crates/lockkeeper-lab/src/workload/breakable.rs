@@ -2,7 +2,8 @@
 
 use super::fault::Fault;
 use super::groups::{self, Guarded, Sharded};
-use crate::server::{Kind, Lab, Plan, Program, Server};
+use crate::server::{Fitness, Kind, Lab, Plan, Program, Server};
+use crate::stores;
 use anyhow::{Result, bail};
 use std::fmt;
 use std::time::Duration;
@@ -250,30 +251,21 @@ pub(crate) fn start(
         let url = servers[0].url();
         return Ok((Box::new(Members { servers, victim: 0 }), url));
     }
-    let server = match kind {
-        Kind::Redis => fit(lab.redis().durable(), faults).start(),
-        Kind::ZooKeeper => fit(lab.zookeeper(), faults).start(),
-        Kind::Postgres => fit(lab.postgres(), faults).start(),
-        Kind::MariaDb => fit(lab.mariadb(), faults).start(),
-        Kind::Memcached => fit(lab.memcached(), faults).start(),
-        Kind::Etcd => fit(lab.etcd(), faults).start(),
-    }?;
+    let server = lab.start_fit(kind, fitness(faults))?;
     let url = server.url();
     Ok((Box::new(server), url))
 }
 
-/// How long a session with it lasts in a run, where claims go with their sessions: a client that
-/// is killed must make way while the run still looks.
+/// How long a session with it lasts in a run.
 pub(crate) fn session(kind: Kind) -> Option<&'static str> {
-    matches!(kind, Kind::ZooKeeper | Kind::Etcd).then_some("2s")
+    stores::of(kind)?.session
 }
 
-fn fit<P: Program + Clone + 'static>(mut plan: Plan<P>, faults: &[Fault]) -> Plan<P> {
-    if faults.contains(&Fault::ClockJump) {
-        plan = plan.clock();
-    }
-    if faults.contains(&Fault::DiskHang) {
-        plan = plan.hanging_disk();
-    }
-    plan
+fn fitness(faults: &[Fault]) -> Fitness {
+    let (clock, disk) = (faults.contains(&Fault::ClockJump), faults.contains(&Fault::DiskHang));
+    Fitness { durable: true, clock, hanging_disk: disk }
+}
+
+fn fit<P: Program + Clone + 'static>(plan: Plan<P>, faults: &[Fault]) -> Plan<P> {
+    fitness(faults).of(plan)
 }

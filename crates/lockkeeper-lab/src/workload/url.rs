@@ -1,5 +1,7 @@
 //! Store URLs, as far as the lab changes them.
 
+use crate::server::Kind;
+use crate::stores::STORES;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -32,7 +34,7 @@ pub(crate) fn has_hosts(url: &str) -> bool {
 
 /// Whether the store's replies are those of Redis, and can be read.
 pub(crate) fn speaks_resp(url: &str) -> bool {
-    matches!(scheme(url), "redis" | "valkey")
+    STORES.iter().any(|store| store.speaks_resp && store.kind.word() == scheme(url))
 }
 
 /// The hosts of a URL, in order.
@@ -55,24 +57,13 @@ fn address(host: &str, scheme: &str) -> Result<SocketAddr> {
             port.parse().with_context(|| format!("{host:?} has no port that is a number"))?;
         (name.trim_start_matches('[').trim_end_matches(']'), port)
     } else {
-        (bare, usual_port(scheme).with_context(|| format!("say the port of {host:?}"))?)
+        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == scheme);
+        (bare, kind.with_context(|| format!("say the port of {host:?}"))?.usual_port())
     };
     let mut found = (name, port)
         .to_socket_addrs()
         .with_context(|| format!("the store's host {name:?} is not known here"))?;
     found.next().with_context(|| format!("the store's host {name:?} has no address"))
-}
-
-fn usual_port(scheme: &str) -> Option<u16> {
-    Some(match scheme {
-        "redis" | "rediss" | "valkey" => 6379,
-        "zookeeper" | "zk" => 2181,
-        "etcd" => 2379,
-        "postgres" | "postgresql" => 5432,
-        "mysql" | "mariadb" => 3306,
-        "memcached" => 11211,
-        _ => return None,
-    })
 }
 
 /// The URL with other hosts; all else stays.

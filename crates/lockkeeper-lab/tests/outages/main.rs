@@ -4,7 +4,8 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Failed, Trial};
 use lockkeeper::{ErrorKind, Keeper};
-use lockkeeper_lab::server::{Kind, Lab, Server};
+use lockkeeper_lab::server::{Fitness, Kind, Lab, Server};
+use lockkeeper_lab::stores::{STORES, Store};
 use lockkeeper_lab::trials::{Outcome, arguments};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +16,6 @@ const SLOW: &str = "timeout=45s&session=60s";
 
 /// How many runtimes end under their keeper.
 const RUNTIMES: u32 = 40;
-
-/// The stores, and what their requests wait for.
-const STORES: [Kind; 3] = [Kind::Redis, Kind::Etcd, Kind::ZooKeeper];
 
 type Case = (&'static str, for<'a> fn(&'a Server) -> Outcome<'a>);
 
@@ -32,7 +30,8 @@ const CASES: &[Case] = &[
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let mut trials = Vec::new();
-    for kind in STORES {
+    for Store { kind, .. } in STORES {
+        let kind = *kind;
         for (name, case) in CASES {
             let lab = lab.clone();
             let trial = Trial::test(format!("{}::{name}", kind.word()), move || {
@@ -52,17 +51,13 @@ fn main() -> Result<()> {
 }
 
 fn start(lab: &Lab, kind: Kind) -> Result<Server> {
-    match kind {
-        Kind::Redis => lab.redis().durable().start(),
-        Kind::Etcd => lab.etcd().start(),
-        Kind::ZooKeeper => lab.zookeeper().start(),
-        other => anyhow::bail!("{other:?} is not tried here"),
-    }
+    lab.start_fit(kind, Fitness { durable: true, ..Fitness::default() })
 }
 
 async fn keeper(server: &Server, options: &str) -> Result<Keeper> {
     // What a store does not have is not asked of it.
-    let options = match server.url().starts_with("redis") {
+    let kind = STORES.iter().find(|store| server.url().starts_with(store.kind.word()));
+    let options = match kind.is_some_and(|store| store.session.is_none()) {
         true => options.replace("&session=60s", "").replace("session=4s&", ""),
         false => options.to_owned(),
     };

@@ -3,65 +3,27 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::server::{Kind, cannot_hang, missing};
+use lockkeeper_lab::stores::{OwnRun, Run, STORES};
 use std::process::{Command, Output};
-
-/// A recipe, if there are several, and what the clients do.
-const STORES: &[(Kind, &str, &str)] = &[
-    (Kind::Redis, "queue", "lock"),
-    (Kind::Redis, "queue", "rw"),
-    (Kind::Redis, "queue", "permits"),
-    (Kind::Redis, "queue", "cancel"),
-    (Kind::Redis, "reentrant", "lock"),
-    (Kind::Redis, "reentrant", "rw"),
-    (Kind::Redis, "set-nx-px", "lock"),
-    (Kind::ZooKeeper, "fair", "lock"),
-    (Kind::ZooKeeper, "fair", "rw"),
-    (Kind::ZooKeeper, "barging", "lock"),
-    (Kind::ZooKeeper, "ephemeral", "lock"),
-    (Kind::Etcd, "", "lock"),
-    (Kind::Etcd, "", "rw"),
-];
-
-/// What is broken, two kinds at a time, and for how long.
-const FAULTS: &[(&str, u32)] =
-    &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
-
-/// Faults of one store, or of several members: the members, and how often at least it is felt.
-const OF_THEIR_OWN: &[(Kind, &str, &str, &str, u32)] = &[
-    (Kind::Redis, "queue", "1", "runtime-end", 6),
-    (Kind::ZooKeeper, "fair", "1", "runtime-end", 6),
-    (Kind::Etcd, "", "1", "runtime-end", 6),
-    (Kind::Redis, "queue", "1", "forged-message,server-kill", 12),
-    (Kind::Redis, "queue", "3", "failover", 16),
-    (Kind::Redis, "queue", "3", "stale-sentinel", 12),
-    (Kind::Redis, "queue", "6", "server-pause", 10),
-    (Kind::ZooKeeper, "fair", "3", "disk-hang,server-pause", 12),
-    (Kind::Etcd, "", "3", "disk-hang,server-pause", 12),
-];
 
 fn main() {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
     arguments.test_threads.get_or_insert(5);
     let mut trials = Vec::new();
-    for (kind, recipe, work) in STORES {
-        // One pair of faults is enough of a trial for what mostly the same code does.
-        let faults = match (*work, *recipe) {
-            ("lock", "ephemeral") => &FAULTS[1..2],
-            ("lock", "barging") => &FAULTS[2..],
-            ("lock", _) => FAULTS,
-            _ => &FAULTS[..1],
-        };
-        for (fault, seconds) in faults {
-            let name = format!("{} {recipe} {work} {fault}", kind.word()).replace("  ", " ");
-            let run = Asked { kind: *kind, recipe, work, members: "1", fault, seconds: *seconds };
-            trials.push(run.trial(name));
+    for store in STORES {
+        let (kind, word) = (store.kind, store.kind.word());
+        for Run { recipe, work, faults } in store.runs {
+            for (fault, seconds) in *faults {
+                let name = format!("{word} {recipe} {work} {fault}").replace("  ", " ");
+                let run = Asked { kind, recipe, work, members: "1", fault, seconds: *seconds };
+                trials.push(run.trial(name));
+            }
         }
-    }
-    for (kind, recipe, members, fault, seconds) in OF_THEIR_OWN {
-        let name = format!("{} of {members} {fault}", kind.word());
-        let run = Asked { kind: *kind, recipe, work: "lock", members, fault, seconds: *seconds };
-        trials.push(run.trial(name));
+        for OwnRun { recipe, members, fault, seconds } in store.own_runs {
+            let run = Asked { kind, recipe, work: "lock", members, fault, seconds: *seconds };
+            trials.push(run.trial(format!("{word} of {members} {fault}")));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -13,14 +13,13 @@ mod raw;
 mod session;
 mod snapshot;
 mod strangers;
-mod suite;
 mod tap;
 
 use anyhow::{Result, anyhow, ensure};
 use lockkeeper::Keeper;
 use lockkeeper_lab::cases;
 use lockkeeper_lab::proxy::Proxy;
-use lockkeeper_lab::server::{Kind, Lab, Server, missing};
+use lockkeeper_lab::server::{Kind, Lab, Server};
 use lockkeeper_lab::trials::{arguments, trials, trials_on_disks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,9 +29,6 @@ const PATIENT: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() -> Result<()> {
-    if std::env::var_os(suite::TAKER).is_some() {
-        return suite::take();
-    }
     let lab = Arc::new(Lab::open()?);
     let cases = [
         answers::CASES,
@@ -48,20 +44,8 @@ fn main() -> Result<()> {
     ];
     let mut trials = trials(&lab, Kind::ZooKeeper, &cases);
     trials.extend(trials_on_disks(&lab, Kind::ZooKeeper, &[disk::CASES]));
-    let mut server = None;
-    if missing(&[Kind::ZooKeeper]).is_none() {
-        let started = lab.zookeeper().tick(500).start()?;
-        trials.extend(suite::trials(&started)?);
-        server = Some(started);
-    }
     // They mostly wait.
     let conclusion = libtest_mimic::run(&arguments(6), trials);
-    if let Some(server) = server.filter(|_| conclusion.has_failed()) {
-        let log = server.log();
-        let lines: Vec<&str> = log.lines().collect();
-        let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-        eprintln!("-- the end of the log of the server that all shared\n{tail}");
-    }
     drop(lab);
     conclusion.exit();
 }

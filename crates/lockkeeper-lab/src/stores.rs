@@ -1,0 +1,185 @@
+//! The one list of stores in the lab: what is tried on each, and what the lab must know for it.
+//!
+//! From here the contract run, the fault runs, the tests of outages, those of the command line and
+//! the trials against other libraries take their stores. A server that lockkeeper has no store for
+//! yet is a [`Kind`] and has no row.
+
+use crate::server::Kind;
+
+/// A store with a server.
+#[derive(Debug)]
+pub struct Store {
+    /// What the lab starts for it.
+    pub kind: Kind,
+    /// The ways in which the contract is tried: every recipe, and every layout that it shares with
+    /// another library. A session is so short that clients which are killed do not hold up the
+    /// suite.
+    pub contract: &'static [Variant],
+    /// The runs under faults of clients, the network and the server.
+    pub runs: &'static [Run],
+    /// Runs under faults that only this store has, or several members of it.
+    pub own_runs: &'static [OwnRun],
+    /// How long a session lasts in a run, where claims go with their sessions: a client that is
+    /// killed must make way while the run still looks.
+    pub session: Option<&'static str>,
+    /// Whether its answers can be told from each other by the lab's proxy.
+    pub speaks_resp: bool,
+    /// Whether other libraries share locks with it here.
+    pub interop: bool,
+}
+
+/// One way to open a store.
+#[derive(Debug)]
+pub struct Variant {
+    /// What it is called in the names of tests.
+    pub label: &'static str,
+    /// What is added to the server's URL.
+    pub tail: &'static str,
+}
+
+/// A run on one server.
+#[derive(Debug)]
+pub struct Run {
+    /// Empty where there is but one.
+    pub recipe: &'static str,
+    /// What the clients do.
+    pub work: &'static str,
+    /// Which of [`FAULTS`].
+    pub faults: &'static [(&'static str, u32)],
+}
+
+/// A run under faults of one store only.
+#[derive(Debug)]
+pub struct OwnRun {
+    /// Empty where there is but one.
+    pub recipe: &'static str,
+    /// How many servers make up the store.
+    pub members: &'static str,
+    /// What is broken.
+    pub fault: &'static str,
+    /// For how long.
+    pub seconds: u32,
+}
+
+/// What is broken in every store, two kinds at a time, and for how long.
+pub const FAULTS: &[(&str, u32)] =
+    &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
+
+const fn variant(label: &'static str, tail: &'static str) -> Variant {
+    Variant { label, tail }
+}
+
+/// All pairs of faults.
+const fn whole(recipe: &'static str) -> Run {
+    Run { recipe, work: "lock", faults: FAULTS }
+}
+
+/// One pair of them: enough of a trial for what mostly the same code does.
+const fn part(recipe: &'static str, work: &'static str, faults: usize) -> Run {
+    let (_, from) = FAULTS.split_at(faults);
+    let (one, _) = from.split_at(1);
+    Run { recipe, work, faults: one }
+}
+
+const fn own(
+    recipe: &'static str,
+    members: &'static str,
+    fault: &'static str,
+    seconds: u32,
+) -> OwnRun {
+    OwnRun { recipe, members, fault, seconds }
+}
+
+/// Every store with a server.
+pub static STORES: &[Store] = &[
+    Store {
+        kind: Kind::Redis,
+        contract: &[
+            variant("redis-queue", "?recipe=queue"),
+            variant("redis-reentrant", "?recipe=reentrant"),
+            variant("redis-set-nx-px", "?recipe=set-nx-px"),
+            variant("redis-setnx-expire", "?recipe=setnx-expire"),
+            variant("redis-getset", "?recipe=getset"),
+        ],
+        runs: &[
+            whole("queue"),
+            part("queue", "rw", 0),
+            part("queue", "permits", 0),
+            part("queue", "cancel", 0),
+            whole("reentrant"),
+            part("reentrant", "rw", 0),
+            whole("set-nx-px"),
+        ],
+        own_runs: &[
+            own("queue", "1", "runtime-end", 6),
+            own("queue", "1", "forged-message,server-kill", 12),
+            own("queue", "3", "failover", 16),
+            own("queue", "3", "stale-sentinel", 12),
+            own("queue", "6", "server-pause", 10),
+        ],
+        session: None,
+        speaks_resp: true,
+        interop: true,
+    },
+    Store {
+        kind: Kind::ZooKeeper,
+        contract: &[
+            variant("zookeeper-fair", "/fair?session=6s"),
+            variant("zookeeper-kazoo", "/kazoo?session=6s&layout=kazoo"),
+            variant("zookeeper-barging", "/barging?session=6s&recipe=barging"),
+            variant("zookeeper-ephemeral", "/ephemeral?session=6s&recipe=ephemeral"),
+        ],
+        runs: &[
+            whole("fair"),
+            part("fair", "rw", 0),
+            part("barging", "lock", 2),
+            part("ephemeral", "lock", 1),
+        ],
+        own_runs: &[
+            own("fair", "1", "runtime-end", 6),
+            own("fair", "3", "disk-hang,server-pause", 12),
+        ],
+        session: Some("2s"),
+        speaks_resp: false,
+        interop: true,
+    },
+    Store {
+        kind: Kind::Etcd,
+        contract: &[variant("etcd", "?session=4s")],
+        runs: &[whole(""), part("", "rw", 0)],
+        own_runs: &[own("", "1", "runtime-end", 6), own("", "3", "disk-hang,server-pause", 12)],
+        session: Some("2s"),
+        speaks_resp: false,
+        interop: true,
+    },
+];
+
+/// The row of a kind of server, if lockkeeper has a store for it.
+#[must_use]
+pub fn of(kind: Kind) -> Option<&'static Store> {
+    STORES.iter().find(|store| store.kind == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recipe that nobody tries would be a promise without proof.
+    #[test]
+    fn every_recipe_with_a_server_is_tried_by_the_contract() {
+        for recipe in lockkeeper::recipes() {
+            let Some(store) = STORES.iter().find(|store| store.kind.word() == recipe.scheme) else {
+                continue;
+            };
+            let named = |variant: &Variant| variant.tail.contains(&format!("={}", recipe.name));
+            let unnamed = |variant: &Variant| !variant.tail.contains("recipe=");
+            let default = !recipe.example.contains("recipe=");
+            let tried = store.contract.iter().any(|it| named(it) || (default && unnamed(it)));
+            assert!(tried, "{} {}", recipe.scheme, recipe.name);
+        }
+        let stores = lockkeeper::recipes().iter().map(|recipe| recipe.scheme);
+        for scheme in stores.filter(|scheme| !["memory", "sqlite"].contains(scheme)) {
+            assert!(STORES.iter().any(|store| store.kind.word() == scheme), "{scheme}");
+        }
+    }
+}
