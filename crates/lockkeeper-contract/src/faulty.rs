@@ -139,6 +139,11 @@ impl Faulty {
         }
     }
 
+    /// The ticket of the claim that was granted last.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.granted().as_ref().map(Ticket::of)
+    }
+
     fn granted(&self) -> MutexGuard<'_, Option<Claim>> {
         self.switches.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,6 +16,7 @@ mod loss;
 mod multi;
 mod names;
 mod permits;
+mod portable;
 #[cfg(unix)]
 mod processes;
 mod reentry;
@@ -59,6 +60,7 @@ pub(crate) fn all(capability: &Capability, inspects: bool, crossing: bool) -> Ve
         events::cases,
         blocking::cases,
         absent::cases,
+        portable::cases,
     ] {
         cases.extend(group(&chosen));
     }

@@ -1,0 +1,103 @@
+//! Claims that are kept and given back by whoever has their id; and that a backend has what its
+//! capability says.
+
+use super::{Chosen, cases};
+use crate::case::Case;
+use crate::stage::{LONG, PATIENT, SHORT, Stage, free, taken};
+use crate::verdict::{Failure, Outcome, ensure};
+use lockkeeper::backend::{Lease, Release, Standing, Ticket};
+use lockkeeper::{ErrorKind, Guard, Keeper};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
+    let mut cases = cases!("portable": what_the_capability_says_is_there);
+    if chosen.capability.portable {
+        cases.extend(cases!("portable":
+            a_claim_is_kept_and_given_back_by_another_keeper,
+            a_stale_ticket_leaves_the_next_holder_alone,
+        ));
+    }
+    if chosen.capability.portable && chosen.capability.min_hold {
+        cases.extend(cases!("portable": what_only_stays_is_not_kept));
+    }
+    cases
+}
+
+async fn what_the_capability_says_is_there(stage: Arc<Stage>) -> Outcome {
+    let (backend, claim) = (stage.backend().await?, claimed(&stage, LONG).await?.2);
+    let has = backend.capability();
+    let lease = backend.lease_of(&claim).is_some();
+    ensure!(has.inspects == backend.inspector().is_some(), "inspects is {}", has.inspects);
+    ensure!(has.sequences == backend.sequencer().is_some(), "sequences is {}", has.sequences);
+    ensure!(has.atomic_multi == backend.multi().is_some(), "atomic_multi is {}", has.atomic_multi);
+    ensure!(has.portable == lease, "portable is {}", has.portable);
+    Ok(())
+}
+
+/// A claim that a keeper of its own holds, and its ticket.
+async fn claimed(stage: &Arc<Stage>, ttl: Duration) -> Outcome<(Keeper, Guard, Ticket)> {
+    let (keeper, way) = stage.faulty().await?;
+    let guard = keeper.lock(&stage.name("wanders")).ttl(ttl).acquire().await?;
+    let ticket = way.ticket().ok_or_else(|| Failure::broken("a guard, and no grant"))?;
+    Ok((keeper, guard, ticket))
+}
+
+async fn lease_elsewhere(stage: &Arc<Stage>, ticket: &Ticket) -> Outcome<Box<dyn Lease>> {
+    let lease = stage.backend().await?.lease_of(ticket);
+    lease.ok_or_else(|| Failure::broken("portable is promised, and there is no lease"))
+}
+
+async fn a_claim_is_kept_and_given_back_by_another_keeper(stage: Arc<Stage>) -> Outcome {
+    let (keeper, guard, ticket) = claimed(&stage, SHORT).await?;
+    let name = guard.name().to_string();
+    let mut lease = lease_elsewhere(&stage, &ticket).await?;
+    guard.detach();
+    // Longer than the ttl: only the other one can have kept it.
+    let until = tokio::time::Instant::now() + SHORT * 3;
+    while tokio::time::Instant::now() < until {
+        let standing = lease.renew().await?;
+        ensure!(!matches!(standing, Standing::Lost(_)), "it was {standing:?}");
+        taken(&keeper, &name).await?;
+        tokio::time::sleep(SHORT / 6).await;
+    }
+    lease.release(&Release::now()).await?;
+    free(&keeper, &name).await
+}
+
+async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outcome {
+    let (keeper, guard, ticket) = claimed(&stage, LONG).await?;
+    let name = guard.name().to_string();
+    let mut stale = lease_elsewhere(&stage, &ticket).await?;
+    guard.release().await?;
+    let next = keeper.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
+    let standing = stale.renew().await?;
+    ensure!(matches!(standing, Standing::Lost(_)), "a claim that is over was {standing:?}");
+    let released = stale.release(&Release::now()).await;
+    ensure!(
+        released.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost),
+        "a claim that is over was given back: {released:?}"
+    );
+    ensure!(next.is_held(), "the next holder lost it");
+    taken(&keeper, &name).await
+}
+
+/// Given back, and kept for its `min_hold`: it is nobody's, also not a ticket's.
+async fn what_only_stays_is_not_kept(stage: Arc<Stage>) -> Outcome {
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("stays");
+    let guard = keeper.lock(&name).ttl(LONG).min_hold(SHORT * 2).acquire().await?;
+    let ticket = way.ticket().ok_or_else(|| Failure::broken("a guard, and no grant"))?;
+    let mut stale = lease_elsewhere(&stage, &ticket).await?;
+    guard.release().await?;
+    let standing = stale.renew().await?;
+    ensure!(matches!(standing, Standing::Lost(_)), "what was given back was {standing:?}");
+    // Were it kept after all, it would be for the ttl.
+    free_within(&keeper, &name, SHORT * 10).await
+}
+
+async fn free_within(keeper: &Keeper, name: &str, limit: Duration) -> Outcome {
+    let next = keeper.lock(name).ttl(LONG).acquire_within(limit).await;
+    ensure!(next.is_ok(), "it is not free after its min_hold: {next:?}");
+    Ok(())
+}
