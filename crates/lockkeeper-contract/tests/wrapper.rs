@@ -54,9 +54,11 @@ impl Backend for Following {
                 let lease = Both { first: first.lease, second: second.lease };
                 Ok(Some(Grant::new(Box::new(lease), first.token, sent, valid_for)))
             }
-            other => {
+            // One that cannot follow counts as busy: nobody then withdraws the claim there, so that
+            // what it wins too late is for `acquire_within` to give back.
+            _ => {
                 first.lease.release(&Release::now()).await?;
-                other.map(|_| None)
+                Ok(None)
             }
         }
     }
@@ -170,11 +172,12 @@ async fn a_second_that_is_too_slow_is_not_waited_for_and_keeps_nothing() {
     let keeper = Keeper::new(store).unwrap();
     second.delay_next_answer(LIMIT * 2);
     second.renewals(Renewals::Pass);
-    let error = keeper.lock("a").try_acquire().await.unwrap_err();
-    assert!(error.to_string().contains("did not answer within"), "{error}");
+    assert!(keeper.lock("a").try_acquire().await.unwrap().is_none());
+    let name = lockkeeper::Name::new("a").unwrap();
+    let there = second.inspector().unwrap().show(&name).await.unwrap();
+    assert_eq!(there.holders.len(), 1, "unknown: the second granted nothing meanwhile");
     // What it granted in the end is given back.
     assert!(keeper.close(Duration::from_secs(20)).await);
-    let name = lockkeeper::Name::new("a").unwrap();
     assert!(second.inspector().unwrap().show(&name).await.unwrap().holders.is_empty());
     keeper.lock("a").try_acquire().await.unwrap().unwrap().release().await.unwrap();
 }
