@@ -1,0 +1,161 @@
+//! What holds for every store with a server: a keeper that is closed leaves nothing behind, and
+//! tokens go on growing when one moves from one store to another.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Failed, Trial};
+use lockkeeper::Keeper;
+use lockkeeper_lab::server::{Kind, Lab, Server, missing};
+use lockkeeper_lab::stores::{STORES, Store};
+use lockkeeper_lab::trials::{Outcome, arguments, eventually};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENT: Duration = Duration::from_secs(30);
+
+type Case = (&'static str, for<'a> fn(&'a Server) -> Outcome<'a>);
+
+const CASES: &[Case] = &[
+    ("a_closed_keeper_leaves_no_connection", |s| Box::pin(closed(s))),
+    ("a_closed_keeper_can_be_used_again", |s| Box::pin(used_again(s))),
+    ("a_keeper_that_is_gone_leaves_no_thread", |s| Box::pin(gone(s))),
+];
+
+fn main() -> Result<()> {
+    let lab = Arc::new(Lab::open()?);
+    let mut trials = Vec::new();
+    for Store { kind, .. } in STORES {
+        for (name, case) in CASES {
+            let lab = lab.clone();
+            let name = format!("{}::{name}", kind.word());
+            trials.push(needing(*kind, name, move || {
+                let server = lab.start(*kind)?;
+                tokio::runtime::Runtime::new()?.block_on(case(&server))
+            }));
+        }
+    }
+    let redis = lab.clone();
+    trials.push(needing(Kind::Redis, "tokens_grow_from_store_to_store".into(), move || {
+        let server = redis.start(Kind::Redis)?;
+        tokio::runtime::Runtime::new()?.block_on(moving(&server))
+    }));
+    // One at a time: they count the threads of this process.
+    let conclusion = libtest_mimic::run(&arguments(1), trials);
+    drop(lab);
+    conclusion.exit();
+}
+
+fn needing(kind: Kind, name: String, case: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+    let trial = Trial::test(name, || case().map_err(|error| Failed::from(format!("{error:?}"))));
+    match missing(&[kind]) {
+        Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+        None => trial,
+    }
+}
+
+/// Open connections of this process to the server.
+fn connections(server: &Server) -> Result<usize> {
+    let port = format!(":{:04X}", server.port());
+    let text = std::fs::read_to_string("/proc/self/net/tcp")?;
+    let open = text.lines().skip(1).filter(|line| {
+        let mut columns = line.split_whitespace().skip(2);
+        let (remote, state) = (columns.next(), columns.next());
+        // 01 is established, 02 and 03 are being made.
+        remote.is_some_and(|remote| remote.ends_with(&port))
+            && matches!(state, Some("01" | "02" | "03"))
+    });
+    Ok(open.count())
+}
+
+/// Threads of this process that keepers have started.
+fn threads() -> Result<usize> {
+    let mut count = 0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let name = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
+        count += usize::from(name.starts_with("lockkeeper"));
+    }
+    Ok(count)
+}
+
+/// Holds and waits, so that everything a keeper may start is started.
+async fn work(keeper: &Keeper) -> Result<()> {
+    let held = keeper.lock("a").acquire().await?;
+    let lock = keeper.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        let view = keeper.show("a").await?;
+        Ok((!view.waiters.is_empty()).then_some(()))
+    })
+    .await;
+    held.release().await?;
+    waiting.await??.release().await?;
+    drop(keeper.lock("b").acquire().await?);
+    Ok(())
+}
+
+async fn closed(server: &Server) -> Result<()> {
+    let keeper = lockkeeper::connect(&server.url()).await?;
+    work(&keeper).await?;
+    ensure!(connections(server)? > 0, "unknown: there was no connection to be seen");
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    let none = async || Ok((connections(server)? == 0).then_some(()));
+    eventually("every connection is closed", none).await;
+    // Not because the keeper went away.
+    drop(keeper);
+    Ok(())
+}
+
+async fn used_again(server: &Server) -> Result<()> {
+    let keeper = lockkeeper::connect(&server.url()).await?;
+    let guard = keeper.lock("held").acquire().await?;
+    work(&keeper).await?;
+    // A guard is still held: nothing of it may be closed.
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    ensure!(guard.is_held(), "closing took a lock away");
+    guard.release().await?;
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    work(&keeper).await?;
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    Ok(())
+}
+
+async fn gone(server: &Server) -> Result<()> {
+    ensure!(threads()? == 0, "unknown: {} threads were there before", threads()?);
+    let keeper = lockkeeper::connect(&server.url()).await?;
+    work(&keeper).await?;
+    ensure!(threads()? > 0, "unknown: no thread was seen");
+    keeper.close(PATIENT).await;
+    drop(keeper);
+    eventually("no thread is left", async || Ok((threads()? == 0).then_some(()))).await;
+    let none = async || Ok((connections(server)? == 0).then_some(()));
+    eventually("no connection is left", none).await;
+    Ok(())
+}
+
+/// Every store that counts by its clock: whoever moves from one to another keeps the fence.
+async fn moving(server: &Server) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("locks.db");
+    let urls = [
+        "memory:".to_owned(),
+        format!("sqlite:{}", file.display()),
+        server.url(),
+        format!("{}?recipe=reentrant", server.url()),
+    ];
+    let mut keepers = Vec::new();
+    for url in &urls {
+        keepers.push((url, lockkeeper::connect(url).await?));
+    }
+    let mut last = None;
+    for _ in 0..5 {
+        for (url, keeper) in &keepers {
+            let guard = keeper.lock("orders/42").acquire().await?;
+            let token = guard.token().with_context(|| format!("{url} gave no token"))?;
+            guard.release().await?;
+            ensure!(Some(token) > last, "{url} gave {token} after {last:?}");
+            last = Some(token);
+            // Clocks of two processes on one machine are the same to the millisecond.
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+    Ok(())
+}
