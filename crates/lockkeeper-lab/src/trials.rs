@@ -79,3 +79,20 @@ pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+/// As [`eventually`], without a runtime.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn eventually_so(what: &str, mut is_so: impl FnMut() -> Result<bool>) {
+    let begin = Instant::now();
+    loop {
+        let outcome = is_so();
+        if matches!(outcome, Ok(true)) {
+            return;
+        }
+        assert!(begin.elapsed().as_secs() < 30, "in vain: {what} ({outcome:?})");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

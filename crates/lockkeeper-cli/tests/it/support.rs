@@ -149,11 +149,7 @@ impl Drop for Running {
 /// Polls until it is so.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "in vain waited until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    lockkeeper_lab::trials::eventually_so(what, || Ok(is_so()));
 }
 
 /// What a process does, as `ps` has it; `None` when there is none.

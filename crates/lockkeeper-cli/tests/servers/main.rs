@@ -5,6 +5,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
 use lockkeeper_lab::server::{Lab, Server, missing};
 use lockkeeper_lab::stores::{STORES, Store};
+use lockkeeper_lab::trials::eventually_so as eventually;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -55,21 +56,12 @@ fn lockkeeper(server: &Server, words: &[&str]) -> Command {
     command
 }
 
-fn eventually(what: &str, mut attempt: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begin = Instant::now();
-    while !attempt()? {
-        ensure!(begin.elapsed().as_secs() < 40, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
 /// Runs a command under `name` that writes to `file` when it begins, and then stays.
 fn hold(server: &Server, name: &str, file: &Path, options: &[&str]) -> Result<Child> {
     let script = format!("echo $$ > {}; exec sleep 600", file.display());
     let words = [&["run"], options, &[name, "--", "sh", "-c", &script]].concat();
     let child = lockkeeper(server, &words).spawn()?;
-    eventually("the command runs", || Ok(file.exists()))?;
+    eventually("the command runs", || Ok(file.exists()));
     Ok(child)
 }
 
@@ -85,7 +77,7 @@ fn hands_over(server: &Server) -> Result<()> {
     eventually("it is held", || {
         let shown = lockkeeper(server, &["show", "job"]).output()?;
         Ok(shown.status.success())
-    })?;
+    });
     let script = format!("test -e {} && echo done", file.display());
     let second = lockkeeper(server, &["run", "job", "--", "sh", "-c", &script]).output()?;
     let first = first.wait_with_output()?;
@@ -180,17 +172,17 @@ fn released_late(server: &Server) -> Result<()> {
         format!("touch {held_shown}; while ! test -e {end_shown}; do sleep 0.02; done; exit 5");
     let words = ["run", "--ttl", "60s", "job", "--", "sh", "-c", &script];
     let child = lockkeeper(server, &words).env("LOCKKEEPER_STORE", url).spawn()?;
-    eventually("the command runs", || Ok(held.exists()))?;
+    eventually("the command runs", || Ok(held.exists()));
     proxy.set(Direction::ToClient, Flow::Swallow);
     let connections = proxy.counters().connections;
     std::fs::write(&end, "")?;
     eventually("the store has the lock back", || {
         Ok(lockkeeper(server, &["show", "job"]).output()?.status.code() == Some(1))
-    })?;
+    });
     if server.name() == "redis" {
         // Not answered in time, so it is tried again on another connection. The other stores
         // notice by the reset below.
-        eventually("it is tried again", || Ok(proxy.counters().connections > connections))?;
+        eventually("it is tried again", || Ok(proxy.counters().connections > connections));
     }
     proxy.heal();
     let output = child.wait_with_output()?;

@@ -1,6 +1,7 @@
 //! Every fault on a plain echo server, seen from both sides.
 
 use super::*;
+use crate::trials::eventually_so;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener as Listener, TcpStream as Stream};
 use std::sync::mpsc;
@@ -75,11 +76,7 @@ fn started() -> (Proxy, mpsc::Receiver<Option<ErrorKind>>) {
 
 /// A counter is read once the thread of the proxy has come by.
 fn eventually(condition: impl Fn() -> bool) {
-    let patience = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < patience, "it never came to be");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually_so("it comes to be", || Ok(condition()));
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! What holds for every store with a server: a keeper that is closed leaves nothing behind, and
 //! tokens go on growing when one moves from one store to another.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Failed, Trial};
 use lockkeeper::Keeper;
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
 use lockkeeper_lab::stores::{STORES, Store};
 use lockkeeper_lab::trials::{Outcome, arguments, eventually};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 const PATIENT: Duration = Duration::from_secs(30);
@@ -18,6 +20,7 @@ const CASES: &[Case] = &[
     ("a_closed_keeper_leaves_no_connection", |s| Box::pin(closed(s))),
     ("a_closed_keeper_can_be_used_again", |s| Box::pin(used_again(s))),
     ("a_keeper_that_is_gone_leaves_no_thread", |s| Box::pin(gone(s))),
+    ("a_keeper_needs_no_runtime", |s| Box::pin(without_a_runtime(s))),
 ];
 
 fn main() -> Result<()> {
@@ -129,6 +132,41 @@ async fn gone(server: &Server) -> Result<()> {
     let none = async || Ok((connections(server)? == 0).then_some(()));
     eventually("no connection is left", none).await;
     Ok(())
+}
+
+/// On an executor that knows nothing of tokio.
+async fn without_a_runtime(server: &Server) -> Result<()> {
+    let url = server.url();
+    let plain = std::thread::spawn(move || -> Result<()> {
+        let (woken, wake) = (Arc::new(Unpark(std::thread::current())), PATIENT);
+        let waker = Waker::from(woken);
+        let mut context = Context::from_waker(&waker);
+        let mut work = pin!(async {
+            let keeper = lockkeeper::connect(&url).await?;
+            let held = keeper.lock("a").acquire().await?;
+            ensure!(keeper.lock("a").try_acquire().await?.is_none(), "taken twice");
+            ensure!(keeper.lock("a").acquire_within(wake / 300).await.is_err(), "taken twice");
+            held.release().await?;
+            ensure!(keeper.close(wake).await, "something was left undone");
+            Ok(())
+        });
+        loop {
+            match work.as_mut().poll(&mut context) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => std::thread::park_timeout(wake),
+            }
+        }
+    });
+    let joined = tokio::task::spawn_blocking(move || plain.join()).await?;
+    joined.map_err(|_| anyhow::anyhow!("it panicked"))?
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Every store that counts by its clock: whoever moves from one to another keeps the fence.

@@ -11,6 +11,7 @@ mod time;
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::server::{Kind, Lab, missing};
+use lockkeeper_lab::trials::eventually_so as eventually;
 use std::sync::Arc;
 
 type Case = (&'static str, &'static [Kind], fn(&Lab) -> Result<()>);
@@ -46,17 +47,4 @@ fn main() -> Result<()> {
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(lab);
     conclusion.exit();
-}
-
-/// Tries until it works, for half a minute at most.
-fn eventually(what: &str, mut attempt: impl FnMut() -> Result<bool>) {
-    let begin = std::time::Instant::now();
-    loop {
-        let outcome = attempt();
-        if matches!(outcome, Ok(true)) {
-            return;
-        }
-        assert!(begin.elapsed().as_secs() < 30, "in vain: {what} ({outcome:?})");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
 }
