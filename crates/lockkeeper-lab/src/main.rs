@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lockkeeper_lab::check::{self, Demands, Report, Stalls, Verdict};
+use lockkeeper_lab::check::{self, Demands, Report, Verdict};
 use lockkeeper_lab::history::Record;
 use lockkeeper_lab::interop;
 use lockkeeper_lab::picture;
@@ -108,7 +108,7 @@ fn obey(verb: Verb) -> Result<ExitCode> {
 fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let run = workload::run(arguments)?;
     let faults = arguments.fault.iter().map(|fault| fault.word().to_owned());
-    let stalls = Some(Stalls::beyond(run.explained));
+    let stalls = Some(run.stalls);
     let demands = Demands { fair: run.fair, stalls, ..Demands::of_a_run(faults.collect()) };
     let report = judge(&run.records, &demands, &run.folder.join("timeline.html"))?;
     println!("history  {}", run.folder.display());

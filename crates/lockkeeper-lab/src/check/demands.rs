@@ -51,6 +51,13 @@ impl Stalls {
     pub fn beyond(explained: Duration) -> Self {
         Self { explained, tolerated: Duration::from_secs(5) }
     }
+
+    /// Where nothing happens by which a release could be lost: so long that it takes a claim which
+    /// was left to its ttl, and no machine that stands still for half a second.
+    #[must_use]
+    pub fn of_lost_releases(ttl: Duration) -> Self {
+        Self { explained: Duration::ZERO, tolerated: ttl * 3 / 4 }
+    }
 }
 
 impl Default for Demands {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 /// The kinds of fault after which a holder believes nothing any more.
 const DEATHS: [&str; 2] = ["kill", "stop"];
+/// The kinds of fault through which every keeper and the store go on: what is given back meanwhile
+/// is given back.
+const HARMLESS: [&str; 1] = ["runtime-end"];
 
 /// One fault.
 #[derive(Debug)]
@@ -19,6 +22,11 @@ pub(crate) struct Fault<'a> {
 }
 
 impl Fault<'_> {
+    /// Whether a claim may outlive its holder by it.
+    pub(crate) fn may_lose_a_release(&self) -> bool {
+        !HARMLESS.contains(&self.kind)
+    }
+
     /// Whether it hits the process of this client.
     pub(crate) fn hits(&self, client: &str) -> bool {
         client.strip_prefix(self.process).is_some_and(|rest| rest.starts_with('/'))

@@ -4,7 +4,8 @@
 //! nothing explains why nobody got it. What explains it is a hold that is on, or that ended so
 //! lately that the store may still keep it (a release that was lost, a holder that died); and a
 //! fault of any process or of the store, for as long after it as a claim can outlive its holder,
-//! since the one that was hit may have been granted the name without having written that down.
+//! since the one that was hit may have been granted the name without having written that down. The
+//! end of a runtime explains nothing: the keeper goes on, and gives back what was held there.
 //! Times are added up: one that gives up, or asks anew, does not begin the count again.
 
 use super::demands::Stalls;
@@ -46,7 +47,7 @@ pub(crate) fn check(story: &Story<'_>, stalls: &Stalls, findings: &mut Findings<
     for hold in &story.holds {
         explain(&mut names[hold.name], hold.start, hold.end.saturating_add(explained));
     }
-    for fault in &story.faults {
+    for fault in story.faults.iter().filter(|fault| fault.may_lose_a_release()) {
         let end = fault.ends.saturating_add(explained);
         names.iter_mut().for_each(|changes| explain(changes, fault.begins.at, end));
     }

@@ -11,6 +11,7 @@ use super::strike::Strike;
 use super::trial::Trial;
 use super::worker::{Orders, Post};
 use super::{PREFIX, saved};
+use crate::check::Stalls;
 use crate::dice::Dice;
 use crate::history::{Record, What};
 use anyhow::{Context, Result, bail};
@@ -41,8 +42,8 @@ pub struct Run {
     pub seed: u64,
     /// Whether the store promises to grant in order.
     pub fair: bool,
-    /// How long a claim of the run can outlive its holder.
-    pub explained: Duration,
+    /// How long a name of the run may be held by nobody while someone waits.
+    pub stalls: Stalls,
     /// What could not be looked at, in a sentence each.
     pub remarks: Vec<String>,
 }
@@ -82,8 +83,15 @@ pub(crate) fn run(
     driver.write_down_what_is_left(&runtime)?;
     let remarks = driver.remarks;
     let (records, folder) = (saved::load(&trial.out)?, trial.out.clone());
-    let explained = trial.ttl + session;
-    Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, explained, remarks })
+    // With nothing but that every keeper and the store go on, and no release is lost.
+    let harmless = !trial.faults.is_empty()
+        && trial.faults.iter().all(|fault| matches!(fault, Fault::RuntimeEnd));
+    let stalls = if harmless {
+        Stalls::of_lost_releases(trial.ttl)
+    } else {
+        Stalls::beyond(trial.ttl + session)
+    };
+    Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, stalls, remarks })
 }
 
 /// A store that cannot be used is better learnt of now than from the silence of every process.

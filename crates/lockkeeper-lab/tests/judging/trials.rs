@@ -3,7 +3,7 @@
 use crate::locks::Key;
 use crate::redis;
 use lockkeeper::backend::Backend;
-use lockkeeper_lab::check::{Demands, Report, Rule, Stalls, Verdict, check};
+use lockkeeper_lab::check::{Demands, Report, Rule, Verdict, check};
 use lockkeeper_lab::proxy::Framing;
 use lockkeeper_lab::workload::{Fault, Trial};
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ fn judge(fault: Fault, seconds: u64, open: Open) -> Report {
     let run = trial(fault, seconds, &folder);
     let run = run.run_behind(&hosts, Framing::Resp, open, Some(Box::new(server))).expect("a run");
     assert!(run.remarks[0].contains("lists nothing"), "{:?}", run.remarks);
-    let stalls = Some(Stalls::beyond(run.explained));
+    let stalls = Some(run.stalls);
     let demands = Demands { stalls, ..Demands::of_a_run(vec![fault.word().to_owned()]) };
     // A few seconds of a lock that is polled for see less than a real run, but not nothing.
     let faults = [(fault.word().to_owned(), 2)].into();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 cases![
     one_who_comes_while_there_is_no_majority_waits_for_it,
     one_who_waits_goes_on_with_a_new_session,
+    one_whose_session_is_given_up_goes_on_with_another,
     a_silence_longer_than_the_tolerance_is_told,
     who_does_not_wait_is_told_at_once,
 ];
@@ -51,10 +52,20 @@ async fn one_who_comes_while_there_is_no_majority_waits_for_it(lab: &Lab) -> Res
     Ok(())
 }
 
+/// Its keeper learns that the session is over when ZooKeeper is back: until then it hopes.
 async fn one_who_waits_goes_on_with_a_new_session(lab: &Lab) -> Result<()> {
+    goes_on_after_an_outage(lab, "session=1s").await
+}
+
+/// Its keeper gives the session up while ZooKeeper is away: no other can be made for a long time.
+async fn one_whose_session_is_given_up_goes_on_with_another(lab: &Lab) -> Result<()> {
+    goes_on_after_an_outage(lab, "session=1s&tries=2").await
+}
+
+async fn goes_on_after_an_outage(lab: &Lab, options: &str) -> Result<()> {
     let server = lab.zookeeper().tick(250).start()?;
     let proxy = proxy(&server, 42)?;
-    let one = keeper(&format!("zookeeper://{}", proxy.address()), "session=1s").await?;
+    let one = keeper(&format!("zookeeper://{}", proxy.address()), options).await?;
     let two = keeper(&server.url(), "session=4s").await?;
     let guard = two.lock("n").ttl(LONG).acquire().await?;
     let lock = one.lock("n").ttl(LONG);

@@ -8,6 +8,7 @@ use lockkeeper_lab::server::Lab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 cases![
     nodes_of_another_recipe_are_reported,
@@ -17,6 +18,9 @@ cases![
     below_a_node_that_we_may_not_write_to_it_is_denied,
     what_the_store_no_longer_has_is_not_released,
 ];
+
+/// No reason to wait for anything.
+const SOON: Duration = Duration::from_secs(10);
 
 const LATCH: &str = "_c_658e40f9-714a-4667-8607-f50059b5ee9d-latch-0000000000";
 const LEASES: &str = "leases";
@@ -63,7 +67,7 @@ async fn a_holder_is_told_of_one_who_does_not_see_it(lab: &Lab) -> Result<()> {
         let ours = keeper(&url, &format!("session=2s&recipe={recipe}")).await?;
         let guard = ours.lock("n").ttl(LONG).acquire().await?;
         raw.create(&format!("/{recipe}/n/{LATCH}"), false)?;
-        tokio::time::timeout(PATIENT, guard.lost()).await?;
+        timeout(PATIENT, guard.lost()).await?;
         let reason = guard.lost_reason();
         let told = matches!(&reason, Some(LossReason::Broken { reason }) if reason.contains(LATCH));
         ensure!(told, "{recipe}: {reason:?}");
@@ -143,11 +147,13 @@ async fn below_a_node_that_we_may_not_write_to_it_is_denied(lab: &Lab) -> Result
         for recipe in ["fair", "ephemeral"] {
             let url = format!("{}{root}", server.url());
             let ours = keeper(&url, &format!("session=10s&recipe={recipe}")).await?;
+            let lock = ours.lock("n");
             for outcome in [
-                ours.lock("n").acquire_within(PATIENT).await.map(drop),
-                ours.lock("n").try_acquire().await.map(drop),
+                timeout(SOON, lock.acquire_within(PATIENT)).await.map(|told| told.map(drop)),
+                timeout(SOON, lock.try_acquire()).await.map(|told| told.map(drop)),
             ] {
-                let kind = outcome.err().map(|error| error.kind());
+                let told = outcome.with_context(|| format!("{root}, {recipe}: not told"))?;
+                let kind = told.err().map(|error| error.kind());
                 ensure!(kind == Some(ErrorKind::Denied), "{root}, {recipe}: {kind:?}");
             }
         }

@@ -77,6 +77,18 @@ fn what_is_held_or_broken_explains_it() {
 }
 
 #[test]
+fn the_end_of_a_runtime_explains_nothing() {
+    let lost_release = |seconds, kind| {
+        let mut writing = granted_after(seconds);
+        writing.fault(SECOND - 1, 2 * SECOND, kind, "1");
+        stalled(&writing, Stalls::of_lost_releases(Duration::from_secs(2)))
+    };
+    assert_eq!(lost_release(1, "runtime-end"), 0, "a part of the ttl is nothing yet");
+    assert_eq!(lost_release(2, "runtime-end"), 1);
+    assert_eq!(lost_release(2, "pause"), 0, "which may have lost it");
+}
+
+#[test]
 fn each_name_is_judged_by_itself() {
     let mut writing = granted_after(20);
     for claim in 10..30 {
