@@ -158,7 +158,10 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
             Box::new(crate::backend::sqlite::SqliteOptions::read(&address)?).open(background).await
         }
         #[cfg(feature = "zookeeper")]
-        "zookeeper" => crate::backend::zookeeper::open(&address, background).await,
+        "zookeeper" => {
+            let options = crate::backend::zookeeper::ZooKeeperOptions::read(&address)?;
+            Box::new(options).open(background).await
+        }
         other => Err(unknown_scheme(other)),
     }
 }

@@ -1,12 +1,26 @@
 //! What the nodes of claims are called, here and in other libraries.
+//!
+//! Every library recognises its own nodes by the text right before the number, and overlooks all
+//! others: two libraries with different texts on one node would both grant the lock. So a lock
+//! that has children of another layout or recipe is refused instead of shared in silence.
+//!
+//! | layout | claim | node |
+//! |---|---|---|
+//! | curator | lock | `_c_<uuid>-lock-0000000042` |
+//! | | read, write | `_c_<uuid>-__READ__0000000042`, `_c_<uuid>-__WRIT__0000000042` |
+//! | | permit of 3 | `_c_<uuid>-permit-3-lock-0000000042` |
+//! | kazoo | lock and write, read | `<hex>__lock__0000000042`, `<hex>__rlock__0000000042` |
+//! | latch | lock | `_c_<uuid>-latch-0000000042` |
+//! | `recipe=ephemeral` | lock | `lock` |
 
 use crate::backend::{Claim, Mode, Primitive};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whose names are used. A lock is shared with the users of one layout, never of two: each
-/// finds its own nodes by what stands right before the number, and overlooks the others'.
+/// Which library's node names are used. A lock is shared with the users of one layout, never of
+/// two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+#[non_exhaustive]
+pub enum Layout {
     /// Curator's `InterProcessMutex` and `InterProcessReadWriteLock`.
     Curator,
     /// kazoo's `Lock`, `ReadLock` and `WriteLock`.
@@ -17,33 +31,34 @@ pub(super) enum Layout {
 
 const ALL: [Layout; 3] = [Layout::Curator, Layout::Kazoo, Layout::Latch];
 
-/// What stands before the number, and what it means.
+/// The text before the number, and the mode that it stands for.
 const CURATOR: &[(&str, Mode)] =
     &[("lock-", Mode::Exclusive), ("__READ__", Mode::Shared), ("__WRIT__", Mode::Exclusive)];
 const KAZOO: &[(&str, Mode)] = &[("__lock__", Mode::Exclusive), ("__rlock__", Mode::Shared)];
 const LATCH: &[(&str, Mode)] = &[("latch-", Mode::Exclusive)];
 
-/// Precedes the limit in a permit's name: `_c_…-permit-3-lock-0000000042`. With `lock-` behind
-/// it, so that a mutex of Curator's takes its turn among permits.
+/// Precedes the limit in a permit's name: `_c_…-permit-3-lock-0000000042`. The name goes on with
+/// `lock-`, so that a mutex of Curator's counts permits and takes its turn among them.
 const PERMIT: &str = "-permit-";
 
-/// What the node is called where there is only one: `recipe=ephemeral`.
-pub(super) const NODE: &str = "lock";
+/// The only node there can be: `recipe=ephemeral`.
+pub(super) const SINGLE_NODE: &str = "lock";
 
 /// A child of a lock's node that stands for a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// Its name, without the path.
     pub(super) node: String,
     pub(super) mode: Mode,
-    /// Counted by the parent.
+    /// From the counter of the lock's node.
     pub(super) number: i32,
-    /// Another of the same number may come before it or after.
+    /// Another node with the same number may be created, before this one in the queue or after.
     pub(super) may_be_doubled: bool,
 }
 
 impl Layout {
-    /// What the node of `claim` is called, without the number that ZooKeeper puts behind.
-    pub(super) fn prefix(self, claim: &Claim) -> String {
+    /// The name of the node of `claim`, without the number that ZooKeeper appends.
+    pub(super) fn name_without_number(self, claim: &Claim) -> String {
         let marker = match (self, claim.mode, claim.primitive == Primitive::RwLock) {
             (Self::Curator, Mode::Shared, _) => "__READ__".to_owned(),
             (Self::Curator, Mode::Exclusive, true) => "__WRIT__".to_owned(),
@@ -53,11 +68,12 @@ impl Layout {
             (Self::Kazoo, ..) => "__lock__".to_owned(),
             (Self::Latch, ..) => "latch-".to_owned(),
         };
-        self.start(claim) + &marker
+        self.unique_prefix(claim) + &marker
     }
 
-    /// What tells the node of `claim` from every other: the claim's id, as the library writes it.
-    pub(super) fn start(self, claim: &Claim) -> String {
+    /// A prefix that only the node of `claim` has: the claim's id, as the library writes ids. By it
+    /// the node is found again when the answer to its creation was lost.
+    pub(super) fn unique_prefix(self, claim: &Claim) -> String {
         let id = claim.id.to_string();
         match self {
             Self::Kazoo => id,
@@ -76,8 +92,8 @@ impl Layout {
         }
     }
 
-    /// As a URL says it.
-    fn name(self) -> &'static str {
+    /// The name in a URL.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Curator => "curator",
             Self::Kazoo => "kazoo",
@@ -85,7 +101,12 @@ impl Layout {
         }
     }
 
-    /// The claims among the children of a lock, in their order.
+    /// The layout with this name in a URL.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        ALL.into_iter().find(|layout| layout.name() == name)
+    }
+
+    /// The claims among the children of a lock's node, in order of number.
     ///
     /// # Errors
     /// When there are nodes of another layout or recipe: neither side would wait for the other.
@@ -95,7 +116,7 @@ impl Layout {
             if let Some((mode, number, marker)) = read(&node, self.markers()) {
                 let may_be_doubled = may_be_doubled(marker);
                 entries.push(Entry { node, mode, number, may_be_doubled });
-            } else if let Some(error) = self.stranger(&node) {
+            } else if let Some(error) = self.conflict(&node) {
                 return Err(error);
             } else {
                 tracing::debug!(node, "a child of a lock that is no claim");
@@ -105,12 +126,12 @@ impl Layout {
         Ok(entries)
     }
 
-    /// What is wrong where a lock has this child, which is no claim of this layout.
-    fn stranger(self, node: &str) -> Option<Error> {
+    /// Why this child, which is no claim of this layout, must not be there; `None` if it may.
+    fn conflict(self, node: &str) -> Option<Error> {
         let other = ALL.into_iter().find(|layout| read(node, layout.markers()).is_some());
         let here = match other {
             Some(other) => format!("say ?layout={} here", other.name()),
-            None if node == NODE => "say ?recipe=ephemeral here".to_owned(),
+            None if node == SINGLE_NODE => "say ?recipe=ephemeral here".to_owned(),
             None => format!("{} has it", recipe_of(node)?),
         };
         let message = format!(
@@ -122,9 +143,9 @@ impl Layout {
     }
 }
 
-/// Whose node it is, where it belongs to a recipe that none of our layouts shares.
+/// Which recipe a node belongs to that none of our layouts shares.
 ///
-/// Not every child does: with other libraries a lock may well be below another.
+/// `None` for a node that belongs to none: with other libraries, one lock may be below another.
 fn recipe_of(node: &str) -> Option<&'static str> {
     let is_numbered = || {
         let (start, number) = node.split_at_checked(node.len().checked_sub(10)?)?;
@@ -141,12 +162,12 @@ fn recipe_of(node: &str) -> Option<&'static str> {
     }
 }
 
-/// The number of a claim's node, in whichever layout.
+/// The number of a claim's node, in any layout.
 pub(super) fn number_of(node: &str) -> Option<i32> {
     read_any(node).map(|(_, number, _)| number)
 }
 
-/// The same; `None` where another may have the same.
+/// The same; `None` where another node may have that number too.
 pub(super) fn only_number(node: &str) -> Option<i32> {
     let (_, number, marker) = read_any(node)?;
     (!may_be_doubled(marker)).then_some(number)
@@ -156,7 +177,7 @@ fn read_any(node: &str) -> Option<(Mode, i32, &'static str)> {
     ALL.into_iter().find_map(|layout| read(node, layout.markers()))
 }
 
-/// Curator lets a writer that also reads reuse its number.
+/// Curator lets a writer that begins to read create its reader's node with the same number.
 fn may_be_doubled(marker: &str) -> bool {
     matches!(marker, "__READ__" | "__WRIT__")
 }
@@ -197,15 +218,17 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_the_libraries() {
-        let curator = |mode, sided| Layout::Curator.prefix(&claim(mode, sided));
+        let curator = |mode, sided| Layout::Curator.name_without_number(&claim(mode, sided));
         let mutex = curator(Mode::Exclusive, false);
         assert!(mutex.starts_with("_c_") && mutex.ends_with("-lock-"), "{mutex}");
         assert_eq!(mutex.len(), "_c_658e40f9-714a-4667-8607-f50059b5ee9d-lock-".len());
         assert!(curator(Mode::Exclusive, true).ends_with("-__WRIT__"));
         assert!(curator(Mode::Shared, true).ends_with("-__READ__"));
-        let kazoo = Layout::Kazoo.prefix(&claim(Mode::Exclusive, true));
+        let kazoo = Layout::Kazoo.name_without_number(&claim(Mode::Exclusive, true));
         assert_eq!(kazoo.len(), 32 + "__lock__".len());
-        assert!(Layout::Kazoo.prefix(&claim(Mode::Shared, true)).ends_with("__rlock__"));
+        assert!(
+            Layout::Kazoo.name_without_number(&claim(Mode::Shared, true)).ends_with("__rlock__")
+        );
     }
 
     #[test]
@@ -219,7 +242,7 @@ mod tests {
             (Layout::Latch, Mode::Exclusive),
         ] {
             for sided in [false, true] {
-                let node = layout.prefix(&claim(mode, sided)) + "0000000042";
+                let node = layout.name_without_number(&claim(mode, sided)) + "0000000042";
                 let entries = layout.entries(vec![node.clone()]).unwrap();
                 assert_eq!((entries[0].mode, entries[0].number), (mode, 42), "{node}");
                 for other in ALL.into_iter().filter(|other| *other != layout) {

@@ -1,125 +1,157 @@
-//! A claim that is held: one node.
+//! A held claim: one node.
 
-use super::layout::Layout;
-use super::numbers::{self, Age};
-use super::request::Request;
+use super::client::{Failure, Request, refusal};
+use super::context::Context;
+use super::ephemeral::node;
+use super::layout::{self, Layout};
+use super::lock_node::{self, CounterAge};
 use super::session::Session;
-use super::trouble::{Fault, refusal};
-use super::{broken, layout, record, single};
+use super::{break_note, record};
 use crate::backend::{
-    Alarm, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Release, Standing,
+    Alarm, Claim, ClaimId, FencingToken, Grant, Lease, LossReason, Moment, Release, Standing,
 };
 use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node, and the session that has it.
+/// A node, and the session that it lives in.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) session: Arc<Session>,
-    pub(super) id: ClaimId,
+pub(super) struct ZooKeeperLease {
+    session: Arc<Session>,
+    id: ClaimId,
+    node: HeldNode,
+    valid_for: Duration,
+    /// The URL without secrets, for errors.
+    shown: Arc<str>,
+    /// A sibling that must not be there, as the last renewal found it.
+    intruder: Option<String>,
+    /// A release was sent before: if the node is gone now, that may have been its doing.
+    release_sent: bool,
+}
+
+/// The node of a held claim.
+#[derive(Debug)]
+pub(super) struct HeldNode {
+    /// The lock's node.
     pub(super) parent: String,
     pub(super) path: String,
-    pub(super) kin: Kin,
+    /// The transaction that created the node.
     pub(super) czxid: i64,
-    /// What the node said when it was made.
+    /// The node's data with one guard.
     pub(super) record: String,
-    pub(super) valid_for: Duration,
-    /// The URL, for errors.
-    pub(super) shown: Arc<str>,
-    /// A child beside it that should not be there, as the last renewal found it.
-    pub(super) stranger: Option<String>,
-    /// A release was sent before.
-    pub(super) asked_to_go: bool,
+    pub(super) ownership: Ownership,
 }
 
-/// What else is below the same parent.
+/// How it is known that a node is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kin {
-    /// Other claims, each with a number.
-    Numbered(Layout),
-    /// Nothing. The name alone does not tell whose the node is: it is ours as long as the parent
-    /// has this version.
-    Sealed(i32),
+pub(super) enum Ownership {
+    /// No other claim's node has its name; its siblings are of this layout.
+    UniqueName(Layout),
+    /// It is the only child there can be, and ours as long as the parent has this version.
+    ParentVersion(i32),
 }
 
-impl Held {
-    /// The claim, held by a request sent at `sent` that the leader answered, and in the estate.
-    pub(super) fn grant(self, sent: Moment) -> Grant {
+impl ZooKeeperLease {
+    pub(super) fn new(
+        context: &Context,
+        session: &Arc<Session>,
+        claim: &Claim,
+        node: HeldNode,
+    ) -> Self {
+        Self {
+            session: session.clone(),
+            id: claim.id,
+            node,
+            valid_for: context.valid_for(session, claim),
+            shown: context.shown.clone(),
+            intruder: None,
+            release_sent: false,
+        }
+    }
+
+    /// How long the claim is valid after each renewal.
+    pub(super) fn valid_for(&self) -> Duration {
+        self.valid_for
+    }
+
+    /// The grant of the claim, which the session knows as held, by a request that was sent at
+    /// `sent` and that the leader answered.
+    pub(super) fn into_grant(self, sent: Moment) -> Grant {
         let valid_for = self.valid_for;
-        let token = FencingToken::from_revision(self.czxid);
+        let token = FencingToken::from_revision(self.node.czxid);
         Grant { lease: Box::new(self), token, sent, valid_for }
     }
 
-    /// Deletes the node: whether it was there. An error means that it may still be, but will not
-    /// stay.
-    async fn delete(&mut self) -> Result<bool, Fault> {
-        self.session.let_go(self.id);
-        let mut again = std::mem::replace(&mut self.asked_to_go, true);
-        let mut deleted = self.ask_to_go().await;
-        if matches!(deleted, Err(Fault::Unanswered(_))) {
+    /// Deletes the node: whether it existed. After an error it may still exist, but not for long:
+    /// the driver sees to that.
+    async fn delete(&mut self) -> Result<bool, Failure> {
+        self.session.releasing(self.id);
+        let mut again = std::mem::replace(&mut self.release_sent, true);
+        let mut deleted = self.delete_once().await;
+        if matches!(deleted, Err(Failure::Unanswered(_))) {
             again = true;
-            deleted = self.ask_to_go().await;
+            deleted = self.delete_once().await;
         }
         match deleted {
-            Err(fault) if fault != Fault::Over => {
-                self.session.doom(self.id);
-                Err(fault)
+            Err(failure) if failure != Failure::SessionEnded => {
+                self.session.delete_soon(self.id);
+                Err(failure)
             }
             deleted => {
-                self.session.strike_off(self.id);
-                // What was asked for before may have been done then.
+                self.session.forget(self.id);
+                // An earlier request may have deleted the node.
                 Ok(again || deleted.unwrap_or(false))
             }
         }
     }
 
-    async fn ask_to_go(&self) -> Result<bool, Fault> {
-        let deleted = match self.kin {
-            Kin::Numbered(_) => {
-                self.session.call_once(Request::delete(&self.path)).await.map(|_| true)
+    async fn delete_once(&self) -> Result<bool, Failure> {
+        let HeldNode { parent, path, .. } = &self.node;
+        let deleted = match self.node.ownership {
+            Ownership::UniqueName(_) => {
+                self.session.call_once(Request::delete(path)).await.map(|_| true)
             }
-            Kin::Sealed(seal) => {
-                let delete = Request::delete_sealed(&self.path, &self.parent, seal);
+            Ownership::ParentVersion(version) => {
+                let delete = Request::delete_if(path, parent, version);
                 let deleted = self.session.call_once(delete).await;
                 match deleted.and_then(|answer| answer.all_done()) {
-                    // Someone wrote to the lock's node; whether we hold it is to be seen.
-                    Err(fault) if fault.is(refusal::BAD_VERSION) => {
-                        single::remove(&self.session, &self.parent, self.id).await
+                    // Someone wrote to the lock's node; whether we hold the lock is to be seen.
+                    Err(failure) if failure.is(refusal::BAD_VERSION) => {
+                        node::remove(&self.session, parent, self.id).await
                     }
                     deleted => deleted.map(|()| true),
                 }
             }
         };
         match deleted {
-            Err(fault) if fault.is(refusal::NO_NODE) => Ok(false),
+            Err(failure) if failure.is(refusal::NO_NODE) => Ok(false),
             deleted => deleted,
         }
     }
 
-    /// Has the lock's numbers start over where it is time, if we were the last.
-    async fn close_the_door(&self) {
-        let Kin::Numbered(_) = self.kin else { return };
-        let age = layout::number_of(&self.path).map_or(Age::Ended, Age::of);
-        if age != Age::Young {
-            // If it fails, whoever comes next will see to it.
-            let _ = numbers::start_over(&self.session, &self.parent, None).await;
+    /// Has the counter of the lock's node start over where it is time, if we were the last.
+    async fn restart_counter_if_late(&self) {
+        let Ownership::UniqueName(_) = self.node.ownership else { return };
+        let age = layout::number_of(&self.node.path).map_or(CounterAge::Ended, CounterAge::of);
+        if age != CounterAge::Young {
+            // If it fails, the next release tries again.
+            let _ = lock_node::restart_counter(&self.session, &self.node.parent, None).await;
         }
     }
 
-    /// Whether someone has come who does not see our node, and goes in beside us.
+    /// Whether a claim has come that does not see our node, and is granted beside ours.
     ///
-    /// Not at first sight: one of ours that came with another recipe or layout sees us, and goes
-    /// again at once.
-    fn is_disturbed(&mut self, children: Vec<String>) -> Option<LossReason> {
-        let problem = match self.kin {
-            Kin::Numbered(layout) => layout.entries(children).err(),
-            Kin::Sealed(_) => single::others(&self.parent, &children),
+    /// Not at first sight: a claim of lockkeeper's with another recipe or layout sees our node,
+    /// and leaves at once.
+    fn intrusion(&mut self, children: Vec<String>) -> Option<LossReason> {
+        let problem = match self.node.ownership {
+            Ownership::UniqueName(layout) => layout.entries(children).err(),
+            Ownership::ParentVersion(_) => node::conflict(&self.node.parent, &children),
         };
-        let node = problem.as_ref().and_then(|problem| problem.detail("node"));
-        let before = std::mem::replace(&mut self.stranger, node.map(str::to_owned));
-        if node.is_none() || before.as_deref() != node {
+        let intruder = problem.as_ref().and_then(|problem| problem.detail("node"));
+        let before = std::mem::replace(&mut self.intruder, intruder.map(str::to_owned));
+        if intruder.is_none() || before.as_deref() != intruder {
             return None;
         }
         problem.map(|problem| LossReason::Broken { reason: problem.to_string() })
@@ -127,48 +159,53 @@ impl Held {
 }
 
 #[async_trait]
-impl Lease for Held {
+impl Lease for ZooKeeperLease {
     async fn renew(&mut self) -> Result<Standing> {
+        let HeldNode { parent, path, czxid, .. } = &self.node;
         let sent = Moment::now();
-        let requests = [Request::exists(&self.path, false), Request::children(&self.parent)];
-        let [found, listed] = self.session.call_all_surely(&self.path, requests).await;
+        let requests = [Request::exists(path, false), Request::children(parent)];
+        let [found, listed] = self.session.call_all_synced(path, requests).await;
+        let is_ours = found
+            .and_then(|found| found.stat())
+            .map(|stat| stat.czxid == *czxid && stat.owner == self.session.id());
         let children = listed.and_then(|answer| answer.children()).unwrap_or_default();
-        if let Some(reason) = self.is_disturbed(children) {
+        if let Some(reason) = self.intrusion(children) {
             return Ok(Standing::Lost(reason));
         }
-        match found.and_then(|found| found.stat()) {
-            Ok(stat) if stat.czxid == self.czxid && stat.owner == self.session.id() => {
+        match is_ours {
+            Ok(true) => {
                 self.session.renewed(self.id, sent + self.valid_for);
                 Ok(Standing::HeldFor(self.valid_for))
             }
-            Err(fault @ Fault::Unanswered(_)) => Err(fault.explain(&self.shown)),
-            Err(Fault::Refused(refusal::NO_NODE)) => {
-                let lock = self.session.call(Request::data(&self.parent, false)).await;
-                Ok(Standing::Lost(broken::reason_in(lock.as_ref(), &self.path)))
+            Err(failure @ Failure::Unanswered(_)) => Err(failure.explain(&self.shown)),
+            Err(Failure::Refused(refusal::NO_NODE)) => {
+                let lock = self.session.call(Request::data(&self.node.parent, false)).await;
+                Ok(Standing::Lost(break_note::reason_in(lock.as_ref(), &self.node.path)))
             }
-            Err(fault @ Fault::Refused(_)) => Err(fault.explain(&self.shown)),
-            Ok(_) | Err(Fault::Over) => Ok(Standing::Lost(LossReason::Gone)),
+            Err(failure @ Failure::Refused(_)) => Err(failure.explain(&self.shown)),
+            Ok(false) | Err(Failure::SessionEnded) => Ok(Standing::Lost(LossReason::Gone)),
         }
     }
 
     async fn release(&mut self, _: &Release<'_>) -> Result<()> {
-        let there = self.delete().await.map_err(|fault| fault.explain(&self.shown))?;
-        self.close_the_door().await;
-        if there { Ok(()) } else { Err(LossReason::Gone.to_error()) }
+        let existed = self.delete().await.map_err(|failure| failure.explain(&self.shown))?;
+        self.restart_counter_if_late().await;
+        if existed { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.session.alarm(self.id, alarm);
+        self.session.set_alarm(self.id, alarm);
     }
 
     fn guards_changed(&mut self, guards: usize) {
-        self.session.note(self.id, guards, record::with_count(&self.record, guards));
+        let record = record::with_count(&self.node.record, guards);
+        self.session.set_guards(self.id, guards, record);
     }
 }
 
-impl Drop for Held {
+impl Drop for ZooKeeperLease {
     fn drop(&mut self) {
         // Released before this, or left to run out.
-        self.session.hush(self.id);
+        self.session.silence(self.id);
     }
 }

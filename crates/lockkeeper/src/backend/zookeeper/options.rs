@@ -1,155 +1,247 @@
-//! What a ZooKeeper URL says.
+//! What a `zookeeper://` URL says, or a program in its place.
 
+use super::client::{Access, ConnectOptions, Tls};
 use super::layout::Layout;
-use super::request::Access;
-use super::tls;
 use crate::address::Address;
-use crate::error::{Error, ErrorKind, Result};
+use crate::backend::support::options::{TLS, config};
+use crate::backend::{Backend, Background, OpenStore, TlsOptions};
+use crate::error::Result;
+use crate::patience::OUTAGE;
+use async_trait::async_trait;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-const KNOWN: &[&str] = &[
-    "recipe",
-    "layout",
-    "session",
-    "timeout",
-    "connect_timeout",
-    "backoff",
-    "tries",
-    "acl",
-    "tls",
-    "ca",
-    "cert",
-    "key",
-];
+/// The options of a URL besides those for TLS.
+const KNOWN: &[&str] =
+    &["recipe", "layout", "session", "timeout", "connect_timeout", "backoff", "tries", "acl"];
 
-/// Where locks are unless the URL has a path.
+/// Where the locks' nodes are unless the URL has a path.
 const ROOT: &str = "/lockkeeper";
+const PORT: u16 = 2181;
 
-/// Which recipe.
+/// How a lock is made of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recipe {
+#[non_exhaustive]
+pub enum ZooKeeperRecipe {
+    /// A queue of numbered nodes, in which each claim waits for the one before it.
     Fair,
+    /// The same nodes, but all waiters are woken when the first goes.
     Barging,
+    /// One node, for the claim that creates it first.
     Ephemeral,
 }
 
-/// A ZooKeeper URL, taken apart.
-#[derive(Debug)]
-pub(super) struct Options {
-    pub(super) recipe: Recipe,
-    pub(super) layout: Layout,
-    /// The node that the locks are below; empty for the very top.
-    pub(super) root: String,
-    pub(super) access: Access,
-    pub(super) door: Door,
-}
-
-/// What it takes to get in.
+/// Where the ensemble is, and how its nodes are used; see [`connect_with`](crate::connect_with).
+///
+/// ```
+/// use lockkeeper::backend::zookeeper::{Layout, ZooKeeperOptions};
+///
+/// let mut options = ZooKeeperOptions::new([("zk1", 2181), ("zk2", 2181)]);
+/// options.layout = Layout::Kazoo;
+/// options.root = "/services/locks".to_owned();
+/// ```
 #[derive(Clone)]
-pub(super) struct Door {
-    pub(super) hosts: Vec<(String, u16)>,
-    /// `user:password`.
-    pub(super) credentials: Option<String>,
-    pub(super) tls: Option<tls::Settings>,
-    /// The session timeout to ask for.
-    pub(super) session: Duration,
-    pub(super) timeout: Duration,
-    pub(super) connect_timeout: Duration,
-    /// The longest pause between two tries to connect.
-    pub(super) backoff: Duration,
-    /// How often every host is tried before a session is given up; zero for no limit.
-    pub(super) tries: u32,
-    pub(super) shown: String,
+#[non_exhaustive]
+pub struct ZooKeeperOptions {
+    /// The servers of one ensemble, with their ports.
+    pub hosts: Vec<(String, u16)>,
+    /// The node that the locks are below; `/` or nothing for the top of the tree.
+    pub root: String,
+    /// How a lock is made of nodes.
+    pub recipe: ZooKeeperRecipe,
+    /// Which library's node names are used, to share locks with its users.
+    pub layout: Layout,
+    /// The user and the password to log in with, in ZooKeeper's `digest` scheme.
+    pub credentials: Option<(String, String)>,
+    /// Who may use the nodes; `None` for [`Access::Creator`] with credentials, and
+    /// [`Access::Open`] without.
+    pub access: Option<Access>,
+    /// How to encrypt; `None` for plain text.
+    pub tls: Option<TlsOptions>,
+    /// The session timeout to ask for; the server has the last word.
+    pub session: Duration,
+    /// How long a request may take; `None` for a third of `session`.
+    pub timeout: Option<Duration>,
+    /// How long the handshake with one server may take.
+    pub connect_timeout: Duration,
+    /// The longest pause between two attempts to connect.
+    pub backoff: Duration,
+    /// How often all servers are tried before a session is given up; zero for no limit.
+    pub tries: u32,
+    /// How long a waiting claim puts up with an ensemble that does not answer.
+    pub outage: Duration,
+    /// The URL without secrets, if this was one.
+    url: Option<String>,
 }
 
-impl Options {
-    pub(super) fn read(address: &Address) -> Result<Self> {
-        address.only_options(&[KNOWN])?;
+impl ZooKeeperOptions {
+    /// Fair locks below `/lockkeeper` on the ensemble of these servers.
+    pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = (H, u16)>) -> Self {
+        Self {
+            hosts: hosts.into_iter().map(|(host, port)| (host.into(), port)).collect(),
+            root: ROOT.to_owned(),
+            recipe: ZooKeeperRecipe::Fair,
+            layout: Layout::Curator,
+            credentials: None,
+            access: None,
+            tls: None,
+            session: Duration::from_secs(10),
+            timeout: None,
+            connect_timeout: Duration::from_secs(2),
+            backoff: Duration::from_secs(1),
+            tries: 0,
+            outage: OUTAGE,
+            url: None,
+        }
+    }
+
+    pub(crate) fn read(address: &Address) -> Result<Self> {
+        address.only_options(&[KNOWN, TLS])?;
         let option = |name: &str| address.options.get(name).map(String::as_str);
-        let recipe = match option("recipe").unwrap_or("fair") {
-            "fair" => Recipe::Fair,
-            "barging" => Recipe::Barging,
-            "ephemeral" => Recipe::Ephemeral,
-            other => {
-                return Err(config(&format!(
-                    "zookeeper:// has no recipe {other:?}: it has fair, barging and ephemeral"
-                )));
-            }
-        };
-        let layout = match option("layout").unwrap_or("curator") {
-            "curator" => Layout::Curator,
-            "kazoo" => Layout::Kazoo,
-            "latch" => Layout::Latch,
-            other => {
-                return Err(config(&format!(
-                    "zookeeper:// has no layout {other:?}: it has curator, kazoo and latch"
-                )));
-            }
-        };
+        let mut options = Self::new(address.hosts(PORT)?);
+        if let Some(name) = option("recipe") {
+            options.recipe = recipe(name)?;
+        }
+        if let Some(name) = option("layout") {
+            options.layout = Layout::named(name).ok_or_else(|| {
+                config(format!(
+                    "zookeeper:// has no layout {name:?}: it has curator, kazoo and latch"
+                ))
+            })?;
+        }
         let (user, password) = address.credentials()?;
-        let credentials = user.map(|user| format!("{user}:{}", password.unwrap_or_default()));
-        let access = match (option("acl"), &credentials) {
-            (Some("open"), _) | (None, None) => Access::Open,
-            (Some("creator"), Some(_)) | (None, Some(_)) => Access::Creator,
-            (Some("creator"), None) => {
-                return Err(config("acl=creator needs a user and a password in the URL"));
+        options.credentials = user.map(|user| (user, password.unwrap_or_default()));
+        options.access = match option("acl") {
+            None => None,
+            Some("open") => Some(Access::Open),
+            Some("creator") => Some(Access::Creator),
+            Some(_) => return Err(config("the option acl is open or creator")),
+        };
+        options.tls = TlsOptions::read(address, address.flag("tls")?)?;
+        let span = |name, usual| Ok(address.span(name)?.unwrap_or(usual));
+        options.session = span("session", options.session)?;
+        options.timeout = address.span("timeout")?;
+        options.connect_timeout = span("connect_timeout", options.connect_timeout)?;
+        options.backoff = span("backoff", options.backoff)?;
+        if let Some(number) = option("tries") {
+            options.tries =
+                number.parse().map_err(|_| config("the option tries is a number, such as 3"))?;
+        }
+        if !address.path.is_empty() {
+            options.root.clone_from(&address.path);
+        }
+        options.url = Some(address.to_string());
+        // So that nonsense is refused without a connection.
+        options.normalised_root()?;
+        options.effective_access()?;
+        Ok(options)
+    }
+
+    /// The root without a slash at its end: empty for the top of the tree.
+    pub(super) fn normalised_root(&self) -> Result<String> {
+        let root = self.root.trim_end_matches('/');
+        let bad = |part: &str| part.is_empty() || part == "." || part == "..";
+        let is_relative = !root.is_empty() && !root.starts_with('/');
+        if is_relative || root.split('/').skip(1).any(bad) || root.chars().any(char::is_control) {
+            return Err(config("the path of a ZooKeeper URL is a node, such as /services/locks"));
+        }
+        Ok(root.to_owned())
+    }
+
+    /// Who may use the nodes.
+    pub(super) fn effective_access(&self) -> Result<Access> {
+        match (self.access, &self.credentials) {
+            (Some(Access::Open), _) | (None, None) => Ok(Access::Open),
+            (Some(Access::Creator) | None, Some(_)) => Ok(Access::Creator),
+            (Some(Access::Creator), None) => {
+                Err(config("acl=creator needs a user and a password in the URL"))
             }
-            (Some(_), _) => return Err(config("the option acl is open or creator")),
-        };
-        let session = address.span("session")?.unwrap_or(Duration::from_secs(10));
-        let tls = address.flag("tls")?;
-        address.no_certificates_without(tls)?;
-        let tls = tls.then(|| tls::Settings::read(&option)).transpose()?;
-        let door = Door {
-            hosts: address.hosts(2181)?,
-            credentials,
-            tls,
-            session,
-            timeout: address.span("timeout")?.unwrap_or(session / 3),
-            connect_timeout: address.span("connect_timeout")?.unwrap_or(Duration::from_secs(2)),
-            backoff: address.span("backoff")?.unwrap_or(Duration::from_secs(1)),
-            tries: match option("tries") {
-                None => 0,
-                Some(number) => {
-                    number.parse().map_err(|_| config("the option tries is a number, such as 3"))?
-                }
-            },
-            shown: address.to_string(),
-        };
-        Ok(Self { recipe, layout, root: root(&address.path)?, access, door })
+        }
+    }
+
+    /// What the client needs to know of it.
+    pub(super) fn connect_options(&self) -> Result<ConnectOptions> {
+        if self.hosts.is_empty() {
+            return Err(config("zookeeper:// needs a host: write zookeeper://host:2181"));
+        }
+        Ok(ConnectOptions {
+            hosts: self.hosts.clone(),
+            credentials: self.credentials.as_ref().map(|(user, word)| format!("{user}:{word}")),
+            tls: self.tls.as_ref().map(Tls::new).transpose()?,
+            session: self.session,
+            timeout: self.timeout.unwrap_or(self.session / 3),
+            connect_timeout: self.connect_timeout,
+            backoff: self.backoff,
+            tries: self.tries,
+            shown: self.to_string(),
+        })
     }
 }
 
-fn root(path: &str) -> Result<String> {
-    if path.is_empty() {
-        return Ok(ROOT.to_owned());
+fn recipe(name: &str) -> Result<ZooKeeperRecipe> {
+    match name {
+        "fair" => Ok(ZooKeeperRecipe::Fair),
+        "barging" => Ok(ZooKeeperRecipe::Barging),
+        "ephemeral" => Ok(ZooKeeperRecipe::Ephemeral),
+        other => Err(config(format!(
+            "zookeeper:// has no recipe {other:?}: it has fair, barging and ephemeral"
+        ))),
     }
-    let root = path.trim_end_matches('/');
-    let bad = |part: &str| part.is_empty() || part == "." || part == "..";
-    if root.split('/').skip(1).any(bad) || root.chars().any(char::is_control) {
-        return Err(config("the path of a ZooKeeper URL is a node, such as /services/locks"));
-    }
-    Ok(root.to_owned())
 }
 
-pub(super) fn config(message: &str) -> Error {
-    Error::new(ErrorKind::Config, message)
+#[async_trait]
+impl OpenStore for ZooKeeperOptions {
+    async fn open(self: Box<Self>, background: &Background) -> Result<Arc<dyn Backend>> {
+        super::open(*self, background).await
+    }
+
+    fn outage(&self) -> Duration {
+        self.outage
+    }
 }
 
-/// Without the credentials.
-impl fmt::Debug for Door {
+/// The URL, without secrets and options.
+impl fmt::Display for ZooKeeperOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Door({})", self.shown)
+        if let Some(url) = &self.url {
+            return f.write_str(url);
+        }
+        f.write_str("zookeeper://")?;
+        if let Some((user, _)) = &self.credentials {
+            write!(f, "{user}:***@")?;
+        }
+        let host = |(host, port): &(String, u16)| match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        let hosts: Vec<_> = self.hosts.iter().map(host).collect();
+        write!(f, "{}{}", hosts.join(","), self.root)
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for ZooKeeperOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZooKeeperOptions")
+            .field("url", &self.to_string())
+            .field("recipe", &self.recipe)
+            .field("layout", &self.layout)
+            .field("access", &self.access)
+            .field("tls", &self.tls)
+            .field("session", &self.session)
+            .field("outage", &self.outage)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
-    fn read(url: &str) -> Result<Options> {
-        Options::read(&Address::parse(url).unwrap())
+    fn read(url: &str) -> Result<ZooKeeperOptions> {
+        ZooKeeperOptions::read(&Address::parse(url).unwrap())
     }
 
     #[test]
@@ -157,21 +249,42 @@ mod tests {
         let url = "zookeeper://me:hunter2@h1,h2:2182/services/locks/?session=6s&timeout=1s\
                    &connect_timeout=500ms&backoff=2s&tries=5&layout=kazoo&recipe=barging";
         let options = read(url).unwrap();
-        assert_eq!(options.door.hosts, [("h1".into(), 2181), ("h2".into(), 2182)]);
-        assert_eq!(options.root, "/services/locks");
-        assert_eq!(options.access, Access::Creator);
-        assert_eq!((options.recipe, options.layout), (Recipe::Barging, Layout::Kazoo));
-        assert_eq!((options.door.session.as_secs(), options.door.tries), (6, 5));
+        assert_eq!(options.hosts, [("h1".into(), 2181), ("h2".into(), 2182)]);
+        assert_eq!(options.normalised_root().unwrap(), "/services/locks");
+        assert_eq!(options.effective_access().unwrap(), Access::Creator);
+        let layout = (options.recipe, options.layout);
+        assert_eq!(layout, (ZooKeeperRecipe::Barging, Layout::Kazoo));
+        assert_eq!((options.session.as_secs(), options.tries), (6, 5));
         assert!(!format!("{options:?}").contains("hunter2"));
+        let connect = options.connect_options().unwrap();
+        assert_eq!(connect.credentials.as_deref(), Some("me:hunter2"));
+        assert_eq!(connect.shown, "zookeeper://me:***@h1,h2:2182/services/locks/");
+        assert!(!format!("{connect:?}").contains("hunter2"));
     }
 
     #[test]
     fn what_is_left_out_is_filled_in() {
         let options = read("zookeeper://h").unwrap();
-        assert_eq!(options.root, "/lockkeeper");
-        assert_eq!(options.access, Access::Open);
-        assert_eq!((options.recipe, options.layout), (Recipe::Fair, Layout::Curator));
-        assert_eq!(read("zookeeper://h/").unwrap().root, "");
+        assert_eq!(options.normalised_root().unwrap(), "/lockkeeper");
+        assert_eq!(options.effective_access().unwrap(), Access::Open);
+        let layout = (options.recipe, options.layout);
+        assert_eq!(layout, (ZooKeeperRecipe::Fair, Layout::Curator));
+        assert_eq!(options.connect_options().unwrap().timeout, Duration::from_secs(10) / 3);
+        assert_eq!(read("zookeeper://h/").unwrap().normalised_root().unwrap(), "");
+    }
+
+    #[test]
+    fn options_of_a_program_are_shown_as_a_url() {
+        let mut options = ZooKeeperOptions::new([("h1", 2181), ("::1", 2182)]);
+        options.credentials = Some(("me".into(), "hunter2".into()));
+        options.root = "/".into();
+        assert_eq!(options.to_string(), "zookeeper://me:***@h1:2181,[::1]:2182/");
+        assert!(!format!("{options:?}").contains("hunter2"));
+        assert_eq!(options.normalised_root().unwrap(), "");
+        options.root = "locks".into();
+        assert_eq!(options.normalised_root().unwrap_err().kind(), ErrorKind::Config);
+        let nowhere = ZooKeeperOptions::new::<String>([]);
+        assert_eq!(nowhere.connect_options().unwrap_err().kind(), ErrorKind::Config);
     }
 
     #[test]
@@ -180,6 +293,7 @@ mod tests {
             "zookeeper://h?recipe=queue",
             "zookeeper://h?layout=etcd",
             "zookeeper://h?acl=creator",
+            "zookeeper://h?acl=closed",
             "zookeeper://h?session=soon",
             "zookeeper://h?tries=many",
             "zookeeper://h?ca=/etc/authority.pem",

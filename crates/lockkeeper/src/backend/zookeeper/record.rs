@@ -1,11 +1,23 @@
-//! What a claim says of itself in its node.
+//! The record of a claim: the data of its node, for people and for [`inspect`](super::inspect).
+//!
+//! ```text
+//! deploy@web-1 pid 4242
+//! claim 658e40f9714a46678607f50059b5ee9d
+//! owner web-1#7
+//! ttl 30000
+//! count 2
+//! note release 1.2
+//! ```
+//!
+//! The first line is the identity, because that is where Curator and kazoo write theirs. `ttl` is
+//! in milliseconds; `count` is there while several guards share the claim; the note comes last, since
+//! it may have lines of its own.
 
 use crate::backend::{Claim, Owner};
 use std::time::Duration;
 
-/// `identity`, then a line each: `claim`, `owner`, `ttl` in milliseconds, the `count` of the guards
-/// that share the claim if there are several, and the `note`, which may have lines of its own.
-/// Other libraries write what they like; that is taken for `identity`.
+/// What a node says of its claim. Other libraries write what they like, which is taken for
+/// `identity`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) identity: String,
@@ -15,13 +27,14 @@ pub(super) struct Record {
     pub(super) note: String,
 }
 
+/// The record of a claim that is valid for this long at a time, with one guard.
 pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
     let identity = claim.identity.replace(['\n', '\r'], " ");
     let (id, owner, ttl, note) = (claim.id, &claim.owner, valid_for.as_millis(), &claim.note);
     format!("{identity}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
 }
 
-/// The record of a claim that so many guards share, where `alone` is that of one.
+/// The record of a claim that this many guards share, where `alone` is its record with one.
 pub(super) fn with_count(alone: &str, count: usize) -> String {
     match alone.match_indices('\n').nth(3) {
         Some((end, _)) if count > 1 => {
@@ -39,7 +52,8 @@ pub(super) fn is_of(data: &[u8], id: &str) -> bool {
 }
 
 impl Record {
-    /// What `node` says. A claim of another library is its own owner.
+    /// Reads the data of `node`. A claim of another library is its own owner: the node's name stands
+    /// for the owner.
     pub(super) fn read(data: &[u8], node: &str) -> Self {
         let text = String::from_utf8_lossy(data);
         Self::ours(&text).unwrap_or_else(|| Self {

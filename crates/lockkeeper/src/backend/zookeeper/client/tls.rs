@@ -1,7 +1,8 @@
 //! TLS to ZooKeeper.
 
-use super::options::config;
-use crate::error::Result;
+use crate::backend::TlsOptions;
+use crate::backend::support::options::config;
+use crate::error::{Error, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -12,17 +13,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Whom to trust, and what to show.
+/// Which certificates to trust, and which one to present.
 #[derive(Clone)]
-pub(super) struct Settings(Arc<ClientConfig>);
+pub(crate) struct Tls(Arc<ClientConfig>);
 
-impl Settings {
-    pub(super) fn read<'a>(option: &impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
+impl Tls {
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for certificates that rustls cannot use.
+    pub(crate) fn new(options: &TlsOptions) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        match option("ca") {
-            Some(file) => {
-                for certificate in certificates(file)? {
-                    roots.add(certificate).map_err(|error| unreadable(file).caused_by(error))?;
+        match &options.ca {
+            Some(pem) => {
+                for certificate in certificates(pem)? {
+                    roots.add(certificate).map_err(|error| unusable().caused_by(error))?;
                 }
             }
             None => {
@@ -35,25 +38,26 @@ impl Settings {
                 }
             }
         }
+        // Named here instead of installed for the whole process, which is not a library's to do.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| config("TLS cannot be set up").caused_by(error))?
             .with_root_certificates(roots);
-        let settings = match (option("cert"), option("key")) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(chain), Some(key)) => {
-                let private = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| unreadable(key).caused_by(error.to_string()))?;
+        let settings = match &options.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => {
+                let private = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| unusable().caused_by(error.to_string()))?;
                 builder
                     .with_client_auth_cert(certificates(chain)?, private)
-                    .map_err(|error| unreadable(chain).caused_by(error))?
+                    .map_err(|error| unusable().caused_by(error))?
             }
-            _ => return Err(config("the options cert and key go together")),
         };
         Ok(Self(Arc::new(settings)))
     }
 
+    /// Encrypts a connection to `host`, whose certificate must be for that name.
     pub(super) async fn wrap(
         &self,
         host: &str,
@@ -64,17 +68,18 @@ impl Settings {
     }
 }
 
-fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    read.map_err(|error| unreadable(file).caused_by(error.to_string()))
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
+    read.map_err(|error| unusable().caused_by(error.to_string()))
 }
 
-fn unreadable(file: &str) -> crate::error::Error {
-    config("a file that the URL names for TLS cannot be used").with("file", file)
+fn unusable() -> Error {
+    config("a certificate or key that is given for TLS cannot be used")
 }
 
-impl fmt::Debug for Settings {
+/// Without the key.
+impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Settings")
+        f.write_str("Tls")
     }
 }

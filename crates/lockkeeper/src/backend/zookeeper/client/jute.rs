@@ -1,6 +1,6 @@
-//! How ZooKeeper writes things down: big-endian numbers, and texts behind their length.
+//! Jute, the encoding of ZooKeeper's protocol: big-endian numbers, and texts behind their length.
 
-/// A packet that is being written, its length in front.
+/// A packet that is being encoded, with room for its length in front.
 #[derive(Debug, Clone)]
 pub(super) struct Packet(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl Packet {
         packet
     }
 
-    /// What kind of request it is.
+    /// The operation code, if it is a request.
     pub(super) fn code(&self) -> i32 {
         let code = self.0.get(8..).and_then(|rest| rest.first_chunk());
         code.map_or(0, |code| i32::from_be_bytes(*code))
@@ -49,13 +49,13 @@ impl Packet {
         self.bytes(text.as_bytes())
     }
 
-    /// Adds the body of another request.
+    /// Appends the body of another request, without its header.
     pub(super) fn append(&mut self, request: Self) {
         const HEAD: usize = 12;
         self.0.extend(&request.0[HEAD..]);
     }
 
-    /// The packet as it goes over the wire.
+    /// The packet as it is sent, with its length filled in.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let length = i32::try_from(self.0.len() - 4).unwrap_or(i32::MAX);
         self.0[..4].copy_from_slice(&length.to_be_bytes());
@@ -63,7 +63,8 @@ impl Packet {
     }
 }
 
-/// A packet that is being read. `None` means that it ended too early.
+/// A packet that is being decoded. `None` means that it ended too early: a server of another kind, or
+/// a newer one, must not make us panic.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         self.take().map(|[byte]| byte != 0)
     }
 
-    /// Empty where ZooKeeper has nothing at all, which it writes as a length of -1.
+    /// Empty for a null, which is encoded as a length of -1.
     pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?.max(0)).ok()?;
         let (head, rest) = self.0.split_at_checked(length)?;
@@ -113,17 +114,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is known of a node.
+/// The metadata of a node, as far as it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
-    /// The transaction that made it: grows with every write to the whole ensemble.
-    pub(super) czxid: i64,
-    /// When it was made, by the server's clock, in milliseconds.
-    pub(super) ctime: i64,
-    pub(super) version: i32,
-    /// The session that it ends with; zero for a node that stays.
-    pub(super) owner: i64,
-    pub(super) children: i32,
+pub(crate) struct Stat {
+    /// The transaction that created the node: grows with every write to the whole ensemble, so that
+    /// it tells two nodes of one name apart.
+    pub(crate) czxid: i64,
+    /// When the node was created, by the server's clock, in milliseconds.
+    pub(crate) ctime: i64,
+    /// How often its data was written.
+    pub(crate) version: i32,
+    /// The session of an ephemeral node; zero for any other.
+    pub(crate) owner: i64,
+    /// How many children it has.
+    pub(crate) children: i32,
 }
 
 #[cfg(test)]
