@@ -34,6 +34,7 @@ use client::{Client, Failure};
 use context::Context;
 use error::Stop;
 use fair::Watched;
+use layout::SINGLE_NODE;
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
@@ -118,6 +119,15 @@ impl Backend for ZooKeeper {
         Ok(())
     }
 
+    /// The lock's node, whose children are the claims, and the child where there is only one.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let lock = self.0.path_of(name);
+        match self.0.recipe {
+            ZooKeeperRecipe::Fair | ZooKeeperRecipe::Barging => vec![lock],
+            ZooKeeperRecipe::Ephemeral => vec![format!("{lock}/{SINGLE_NODE}"), lock],
+        }
+    }
+
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
@@ -146,11 +156,6 @@ impl Inspector for ZooKeeper {
 
     async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
         inspect::holders(&self.0, name).await
-    }
-
-    /// The lock's node; the claims are its children.
-    fn keys(&self, name: &Name) -> Vec<String> {
-        vec![self.0.path_of(name)]
     }
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
