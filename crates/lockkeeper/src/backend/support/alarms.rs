@@ -64,6 +64,14 @@ impl Alarms {
         }
     }
 
+    /// Says to every holder that the store cannot be reached.
+    #[cfg(feature = "redis")]
+    pub(crate) fn endanger(&self) {
+        let alarms: Vec<Alarm> = self.known().alarms.values().cloned().collect();
+        // Outside the lock: what an alarm calls may come back here.
+        alarms.iter().for_each(Alarm::endanger);
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // No code that can panic runs under this lock; were it poisoned, its content is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
