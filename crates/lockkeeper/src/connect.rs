@@ -151,7 +151,7 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
         "etcd" => crate::backend::etcd::open(&address, background).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
-            crate::backend::redis::open(&address, background).await
+            Box::new(crate::backend::redis::RedisOptions::read(&address)?).open(background).await
         }
         #[cfg(feature = "sqlite")]
         "sqlite" => {

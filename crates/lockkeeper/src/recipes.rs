@@ -183,7 +183,7 @@ pub(crate) const ETCD: Capability = Capability {
 
 /// What `redis://` promises with its default recipe.
 pub(crate) const REDIS_QUEUE: Capability =
-    Capability { reach: Reach::Network, durable: true, portable: false, ..MEMORY };
+    Capability { reach: Reach::Network, durable: true, ..MEMORY };
 
 /// What `redis://?recipe=reentrant` promises. Redisson's layout keeps no queue of those who wait.
 pub(crate) const REDIS_REENTRANT: Capability =
@@ -192,7 +192,7 @@ pub(crate) const REDIS_REENTRANT: Capability =
 /// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
 /// and the other libraries on the same key would not count.
 pub(crate) const REDIS_SET_NX_PX: Capability =
-    Capability { min_hold: true, sound: true, ..REDIS_HISTORIC };
+    Capability { min_hold: true, sound: true, portable: true, ..REDIS_HISTORIC };
 
 /// What the unsafe recipes of `redis://` offer.
 pub(crate) const REDIS_HISTORIC: Capability =

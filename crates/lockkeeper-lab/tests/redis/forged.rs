@@ -128,7 +128,7 @@ async fn an_absurd_token_in_the_store_is_healed(lab: &Lab) -> Result<()> {
     let mut redis = server.redis()?;
     let far = "18446744073709551615";
     redis.ask(&["SET", "lockkeeper:{free}", &format!("F{far}"), "PX", "60000"])?;
-    redis.ask(&["HSET", "lockkeeper:{forgotten}:desk", "t", far])?;
+    redis.ask(&["HSET", "lockkeeper:{forgotten}:state", "t", far])?;
     let record = format!("{:032x}\n{far}\n0\n{:032x}\nx\n1000\nsomeone\nwhom\nnote", 7, 9);
     redis.ask(&["SET", "lockkeeper:{held}", &format!("X{record}"), "PX", "1000"])?;
     for name in ["free", "forgotten", "held"] {

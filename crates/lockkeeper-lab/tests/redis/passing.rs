@@ -375,7 +375,7 @@ async fn a_word_that_comes_late_takes_nothing_away(lab: &Lab) -> Result<()> {
     let one = keeper(&server).await?;
     let held = one.lock("late").ttl(LONG).acquire().await?;
     let (token, id) = (held.token().context("a token")?.to_string(), held.owner().id());
-    let keys = ["lockkeeper:{late}", "lockkeeper:{late}:queue", "lockkeeper:{late}:desk"];
+    let keys = ["lockkeeper:{late}", "lockkeeper:{late}:queue", "lockkeeper:{late}:state"];
     let words = [&["EVAL", &script, "3"], &keys[..], &[id, &token, "2000", "", "abc ", "00"]];
     server.redis()?.ask(&words.concat())?;
     let view = one.show("late").await?;

@@ -86,7 +86,7 @@ async fn a_key_of_someone_else_is_reported_and_left_alone(lab: &Lab) -> Result<(
     for text in alike {
         let key = format!("lockkeeper:{{{text}}}");
         assert_eq!(redis.ask(&["GET", &key])?.text(), Some(text));
-        let helpers = redis.ask(&["EXISTS", &format!("{key}:queue"), &format!("{key}:desk")])?;
+        let helpers = redis.ask(&["EXISTS", &format!("{key}:queue"), &format!("{key}:state")])?;
         assert_eq!(helpers.number(), Some(0), "{text} has company");
     }
     Ok(())

@@ -6,22 +6,24 @@ use std::fmt;
 
 /// What to do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum Recovery {
     /// The connection is of no use any more; the next one may be.
     Reconnect,
     /// The connection may be stuck: let go of it, but whatever was asked may have been done.
-    LetGo,
+    Abandon,
     None,
 }
 
-pub(super) fn remedy(error: &RedisError) -> Remedy {
+pub(super) fn recovery(error: &RedisError) -> Recovery {
     match error.kind() {
-        Cause::Io if error.is_timeout() => Remedy::LetGo,
-        Cause::Io | Cause::Parse | Cause::ClusterConnectionNotFound => Remedy::Reconnect,
+        Cause::Io if error.is_timeout() => Recovery::Abandon,
+        Cause::Io | Cause::Parse | Cause::ClusterConnectionNotFound => Recovery::Reconnect,
         // A primary that was demoted: somewhere else is another.
-        Cause::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Remedy::Reconnect,
-        _ if was_demoted(error) => Remedy::Reconnect,
-        _ => Remedy::None,
+        Cause::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => {
+            Recovery::Reconnect
+        }
+        _ if was_demoted(error) => Recovery::Reconnect,
+        _ => Recovery::None,
     }
 }
 
@@ -149,7 +151,7 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
 }
 
 /// An answer that is none of those a script gives.
-pub(super) fn strange(value: &Value) -> Error {
+pub(super) fn unexpected(value: &Value) -> Error {
     let said = brief(&Shown(value));
     Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {said}"))
 }
@@ -207,7 +209,7 @@ mod tests {
         for value in
             [large.clone(), Value::Array(vec![large; 3]), Value::Array(vec![Value::Nil; 1 << 20])]
         {
-            let said = strange(&value).to_string();
+            let said = unexpected(&value).to_string();
             assert!(said.len() < 2 * BRIEF, "{} letters", said.len());
         }
         assert_eq!(brief(&"ä".repeat(BRIEF)).chars().count(), BRIEF / 2 + 1);

@@ -25,10 +25,11 @@
 //! # Ok(()) }
 //! ```
 
-use super::{Keys, strange};
+use super::error::unexpected;
+use super::single_key::SingleKeys;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Release, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Patience, Release,
+    Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -37,14 +38,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// **Unsafe**; opened by [`connect`](crate::connect()).
+/// **Unsafe**.
 #[derive(Debug)]
-pub struct GetSet {
-    keys: Arc<Keys>,
+pub(super) struct GetSet {
+    keys: Arc<SingleKeys>,
 }
 
 impl GetSet {
-    pub(super) fn open(keys: Arc<Keys>) -> Self {
+    pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         keys.warn("getset", "it trusts the clocks of its clients, and cannot tell them apart");
         Self { keys }
     }
@@ -62,12 +63,12 @@ impl GetSet {
                     )
                 })
             }
-            other => Err(strange(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
     fn grant(&self, key: String, claim: &Claim, start: Moment) -> Grant {
-        let lease = KeyLease { keys: self.keys.clone(), key, start, ttl: claim.ttl };
+        let lease = GetSetLease { keys: self.keys.clone(), key, start, ttl: claim.ttl };
         Grant { lease: Box::new(lease), token: None, sent: start, valid_for: claim.ttl }
     }
 }
@@ -98,8 +99,14 @@ impl Backend for GetSet {
         Ok(())
     }
 
-    fn inspector(&self) -> Option<&dyn Inspector> {
-        None
+    /// Ends the connection, with its task.
+    async fn close(&self) -> Result<()> {
+        self.keys.client.close();
+        Ok(())
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        super::incarnation(&self.keys.client).await
     }
 }
 
@@ -115,15 +122,15 @@ fn now() -> u128 {
 }
 
 #[derive(Debug)]
-struct KeyLease {
-    keys: Arc<Keys>,
+struct GetSetLease {
+    keys: Arc<SingleKeys>,
     key: String,
     start: Moment,
     ttl: Duration,
 }
 
 #[async_trait]
-impl Lease for KeyLease {
+impl Lease for GetSetLease {
     async fn renew(&mut self) -> Result<Standing> {
         Err(Error::new(ErrorKind::Unsupported, "getset has no renewal"))
     }

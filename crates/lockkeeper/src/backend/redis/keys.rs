@@ -1,50 +1,41 @@
 //! From a lock's name to Redis keys.
 
 use crate::backend::Name;
+use crate::backend::support::percent;
 use crate::error::Result;
 
 /// What our keys and channels begin with unless the URL says otherwise.
 pub(super) const PREFIX: &str = "lockkeeper:";
 
-/// The keys of one name: the lock itself, those who wait, and who of them was alive when.
+/// The keys of one name: the lock itself, the queue of those that wait, and the state beside it (the
+/// holders where there are several, heartbeats, reasons of broken claims).
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     pub(super) lock: String,
     pub(super) queue: String,
-    pub(super) desk: String,
+    pub(super) state: String,
 }
 
 impl Keys {
-    /// `lockkeeper:{name}`, and the same with `:queue` and `:desk` behind it.
+    /// `lockkeeper:{name}`, and the same with `:queue` and `:state` behind it.
     ///
     /// What is in braces decides which node of a cluster has the key, so all three meet on one.
     /// Braces in the name are written out: `{}` would be an empty tag, and `a}b` two names.
     pub(super) fn new(prefix: &str, name: &Name) -> Self {
-        let mut lock = String::with_capacity(prefix.len() + name.as_str().len() + 2);
-        lock.push_str(prefix);
-        lock.push('{');
-        for c in name.as_str().chars() {
-            match c {
-                '%' => lock.push_str("%25"),
-                '{' => lock.push_str("%7B"),
-                '}' => lock.push_str("%7D"),
-                c => lock.push(c),
-            }
-        }
-        lock.push('}');
-        let (queue, desk) = (format!("{lock}:queue"), format!("{lock}:desk"));
-        Self { lock, queue, desk }
+        let coded = percent::encode(name.as_str(), |_, c| !matches!(c, '%' | '{' | '}'));
+        let lock = format!("{prefix}{{{coded}}}");
+        let (queue, state) = (format!("{lock}:queue"), format!("{lock}:state"));
+        Self { lock, queue, state }
     }
 
     pub(super) fn all(&self) -> [&str; 3] {
-        [&self.lock, &self.queue, &self.desk]
+        [&self.lock, &self.queue, &self.state]
     }
 
     /// The name that a key belongs to, whichever of the three it is.
     pub(super) fn name_of(prefix: &str, key: &str) -> Option<Result<Name>> {
         let (name, _) = key.strip_prefix(prefix)?.strip_prefix('{')?.rsplit_once('}')?;
-        let plain = name.replace("%7D", "}").replace("%7B", "{").replace("%25", "%");
-        Some(Name::new(&plain))
+        Some(Name::new(&percent::decode(name)?))
     }
 }
 
@@ -58,7 +49,7 @@ mod tests {
         let keys = Keys::new(PREFIX, &Name::new("orders/42").unwrap());
         assert_eq!(keys.lock, "lockkeeper:{orders/42}");
         assert_eq!(keys.queue, "lockkeeper:{orders/42}:queue");
-        assert_eq!(keys.desk, "lockkeeper:{orders/42}:desk");
+        assert_eq!(keys.state, "lockkeeper:{orders/42}:state");
         let braces = Keys::new("x:", &Name::new("}a{%").unwrap());
         assert_eq!(braces.lock, "x:{%7Da%7B%25}");
     }

@@ -67,79 +67,66 @@
 //! one host in the URL is enough to begin with. While a slot is moved from one node to another, locks
 //! in it are renewed and given back; those that wait get their turn when their lock has moved.
 
-mod batch;
-mod channels;
-mod cluster;
-mod key;
-mod link;
-mod listener;
-mod node;
+mod client;
+mod error;
+mod eviction;
+mod getset;
+mod keys;
 mod options;
-mod owned;
-pub mod plain;
-pub mod queue;
-pub mod reentrant;
+mod queue;
+mod reentrant;
 mod rights;
-mod roll;
-mod route;
-mod scan;
-mod script;
-mod sentinel;
 mod sequence;
-mod slots;
-mod tenure;
-mod trouble;
-mod vigil;
+mod set_nx_px;
+mod setnx_expire;
+mod single_key;
+mod value;
 
-use crate::address::Address;
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::claim::ClaimIds;
-use crate::error::{Error, ErrorKind, Result};
-use link::Link;
-use options::Options;
-use route::Route;
+use crate::error::Result;
+pub use client::Topology;
+use client::{Client, Connector};
+pub use options::{RedisOptions, RedisRecipe};
+use single_key::SingleKeys;
 use std::sync::Arc;
 
-/// Opens the recipe that the URL names.
-pub(crate) async fn open(address: &Address, background: &Background) -> Result<Arc<dyn Backend>> {
-    let mut options = Options::read(address)?;
-    options.door.home = background.clone();
-    let url = address.to_string();
-    let route = Arc::new(Route::new(options.way.clone(), options.door.clone(), url.clone()));
-    let link = Link::new(route, options.replicas, options.timeout);
-    match options.recipe.as_str() {
-        "queue" => {
-            options.check_eviction(&link).await?;
-            let keeper = ClaimIds::new()?.next().to_string();
-            let (prefix, barging) = (options.prefix_or_default(), options.barging);
+/// Opens the recipe that the options name.
+async fn open(options: RedisOptions, background: &Background) -> Result<Arc<dyn Backend>> {
+    let (url, prefix) = (options.shown(), options.prefix_or_default());
+    let connect = options.connect_options(background);
+    let connector = Connector::new(options.topology.clone(), connect, url.clone());
+    let client = Client::new(connector, options.replicas);
+    eviction::check(&client, options.allow_eviction).await?;
+    match options.recipe {
+        RedisRecipe::Queue => {
+            let (keeper, barging) = (ClaimIds::new()?.next().to_string(), options.barging);
             let settings = queue::Settings { prefix, keeper, barging, url };
-            Ok(Arc::new(queue::Queue::open(link, settings).await?))
+            Ok(Arc::new(queue::Queue::open(client, settings).await?))
         }
-        "set-nx-px" | "setnx-expire" | "getset" => {
-            address.only_options(&[plain::OPTIONS])?;
-            options.check_eviction(&link).await?;
-            Ok(plain::open(&options.recipe, link, options.prefix.unwrap_or_default(), url))
+        RedisRecipe::Reentrant => {
+            let clustered = client.connector.is_cluster();
+            let keeper = ClaimIds::new()?.next().to_string();
+            let settings = reentrant::Settings { prefix, keeper, clustered, url };
+            Ok(Arc::new(reentrant::Reentrant::open(client, settings).await?))
         }
-        "reentrant" => {
-            address.only_options(&[reentrant::OPTIONS])?;
-            options.check_eviction(&link).await?;
-            let settings = reentrant::Settings {
-                prefix: options.prefix.clone().unwrap_or_default(),
-                keeper: ClaimIds::new()?.next().to_string(),
-                clustered: link.route.is_cluster(),
-                url,
-            };
-            Ok(Arc::new(reentrant::Reentrant::open(link, settings).await?))
-        }
-        other => {
-            let recipes = crate::recipes::recipes();
-            let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
-            let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
-            Err(Error::new(
-                ErrorKind::Config,
-                format!("redis:// has no recipe {other:?}: it has {}", names.join(", ")),
-            ))
-        }
+        recipe => Ok(single(recipe, SingleKeys { client, prefix, url })),
     }
+}
+
+/// Opens one of the recipes with a single key.
+fn single(recipe: RedisRecipe, keys: SingleKeys) -> Arc<dyn Backend> {
+    let keys = Arc::new(keys);
+    match recipe {
+        RedisRecipe::SetnxExpire => Arc::new(setnx_expire::SetnxExpire::open(keys)),
+        RedisRecipe::GetSet => Arc::new(getset::GetSet::open(keys)),
+        _ => Arc::new(set_nx_px::SetNxPx::open(keys)),
+    }
+}
+
+/// Which life the server is in: its run id; all of them, in a cluster.
+async fn incarnation(client: &Client) -> Result<Option<String>> {
+    let ids = client.run_ids().await?;
+    Ok((!ids.is_empty()).then(|| ids.join(" ")))
 }

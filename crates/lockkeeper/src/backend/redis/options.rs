@@ -1,99 +1,157 @@
-//! What a Redis URL says.
+//! What a Redis URL, or a caller's struct, says.
 
-use super::key::PREFIX;
-use super::link::Link;
-use super::route::{Door, Way};
+use super::client::{ConnectOptions, Topology};
+use super::keys::PREFIX;
 use crate::address::Address;
-use crate::background::Background;
-use crate::error::{Error, ErrorKind, Result};
-use redis::{ClientTlsConfig, TlsCertificates, Value};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use crate::backend::support::options::{TLS, config};
+use crate::backend::{Backend, Background, OpenStore, TlsOptions};
+use crate::error::{Error, Result};
+use crate::patience::OUTAGE;
+use async_trait::async_trait;
+use redis::{ConnectionAddr, ConnectionInfo};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Options that every scheme takes.
-const KNOWN: &[&str] = &[
-    "recipe",
-    "prefix",
-    "timeout",
-    "barging",
-    "allow_eviction",
-    "replicas",
-    "tls",
-    "ca",
-    "cert",
-    "key",
-    "sentinel_user",
-    "sentinel_password",
-];
+/// The longest a connection or an answer is waited for, unless said otherwise.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A Redis URL, taken apart.
-#[derive(Debug)]
-pub(super) struct Options {
-    pub(super) way: Way,
-    pub(super) door: Door,
-    pub(super) recipe: String,
-    pub(super) prefix: Option<String>,
-    pub(super) timeout: Duration,
-    pub(super) barging: bool,
-    pub(super) replicas: u32,
-    allow_eviction: bool,
+/// The options that every recipe takes, besides those for TLS.
+const COMMON: &[&str] =
+    &["recipe", "prefix", "timeout", "allow_eviction", "sentinel_user", "sentinel_password"];
+
+/// Which recipe makes the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RedisRecipe {
+    /// A fair queue: what to use unless another library is to share the locks.
+    #[default]
+    Queue,
+    /// Shared with Redisson's `RLock` and `RReadWriteLock`.
+    Reentrant,
+    /// One key per lock, shared with redis-py, redsync, rslock, node-redlock and others.
+    SetNxPx,
+    /// **Unsafe**, to be seen failing: `SETNX`, then `EXPIRE`.
+    SetnxExpire,
+    /// **Unsafe**, to be seen failing: expiry by the clients' clocks.
+    GetSet,
 }
 
-impl Options {
-    pub(super) fn read(address: &Address) -> Result<Self> {
-        address.only_options(&[KNOWN])?;
-        let option = |name: &str| address.options.get(name).map(String::as_str);
-        let hosts = |port| address.hosts(port);
-        let path = address.path.trim_matches('/');
-        let (way, database) = match address.scheme.as_str() {
-            "redis+sentinel" => {
-                let (master, database) = path.split_once('/').unwrap_or((path, ""));
-                if master.is_empty() {
-                    return Err(config(
-                        "which primary do the sentinels watch? Write \
-                         redis+sentinel://host1,host2,host3/its-name",
-                    ));
-                }
-                let sentinels = hosts(26379)?;
-                let user = option("sentinel_user").map(str::to_owned);
-                let password = option("sentinel_password").map(str::to_owned);
-                (Way::Sentinels { sentinels, master: master.to_owned(), user, password }, database)
+/// Where Redis is and how locks are made of it; see [`connect_with`](crate::connect_with).
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// use lockkeeper::backend::redis::RedisOptions;
+///
+/// let mut options = RedisOptions::new("127.0.0.1", 6379);
+/// options.prefix = Some("shop:".into());
+/// let keeper = lockkeeper::connect_with(options).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct RedisOptions {
+    /// Which servers there are.
+    pub topology: Topology,
+    /// The user; the default user where there is none.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<String>,
+    /// The number of the database; a cluster has only 0.
+    pub database: i64,
+    /// Encryption; none where there is none.
+    pub tls: Option<TlsOptions>,
+    /// The longest a connection or an answer is waited for.
+    pub timeout: Duration,
+    /// How locks are made.
+    pub recipe: RedisRecipe,
+    /// What keys begin with. `None` is `lockkeeper:` for the queue, and nothing for the others; it
+    /// may be empty.
+    pub prefix: Option<String>,
+    /// Whether newcomers may take a free lock before those that wait (the queue only).
+    pub barging: bool,
+    /// How many replicas must have a claim or a renewal before it counts (the queue and reentrant).
+    pub replicas: u32,
+    /// Whether to accept a server that may evict locks when its memory is full.
+    pub allow_eviction: bool,
+    /// How long a claim that waits puts up with a server that does not answer.
+    pub outage: Duration,
+    /// The address of a client that the caller made.
+    address: Option<ConnectionAddr>,
+    /// The URL, without secrets.
+    url: Option<String>,
+}
+
+impl RedisOptions {
+    /// One server.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self::with_topology(Topology::One(host.into(), port))
+    }
+
+    /// The servers of a topology: sentinels, a cluster.
+    pub fn with_topology(topology: Topology) -> Self {
+        Self {
+            topology,
+            user: None,
+            password: None,
+            database: 0,
+            tls: None,
+            timeout: TIMEOUT,
+            recipe: RedisRecipe::default(),
+            prefix: None,
+            barging: false,
+            replicas: 0,
+            allow_eviction: false,
+            outage: OUTAGE,
+            address: None,
+            url: None,
+        }
+    }
+
+    /// The server of a client that the program has already, with its user, database and
+    /// certificates. Only its settings are used: a keeper has connections of its own.
+    pub fn from_client(client: &redis::Client) -> Self {
+        Self::from_connection_info(client.get_connection_info())
+    }
+
+    /// As [`from_client`](Self::from_client), from the settings themselves: also a socket file.
+    pub fn from_connection_info(info: &ConnectionInfo) -> Self {
+        let (host, port) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host.clone(), *port)
             }
-            "redis+cluster" => match path {
-                "" | "0" => (Way::Cluster(hosts(6379)?), ""),
-                _ => return Err(config("a cluster has only database 0: leave it out")),
-            },
-            _ => match &hosts(6379)?[..] {
-                [host] => (Way::One(host.clone()), path),
-                _ => {
-                    return Err(config(
-                        "redis:// names one server: for several see redis+sentinel:// and \
-                         redis+cluster://",
-                    ));
-                }
-            },
+            ConnectionAddr::Unix(path) => (path.display().to_string(), 0),
+            other => (other.to_string(), 0),
         };
+        let settings = info.redis_settings();
+        Self {
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            database: settings.db(),
+            address: Some(info.addr().clone()),
+            ..Self::new(host, port)
+        }
+    }
+
+    /// What a URL says.
+    pub(crate) fn read(address: &Address) -> Result<Self> {
+        let option = |name: &str| address.options.get(name).map(String::as_str);
+        let recipe = RedisRecipe::read(option("recipe"))?;
+        address.only_options(&[COMMON, TLS, recipe.options()])?;
         if option("prefix").is_some_and(|prefix| prefix.contains(char::is_control)) {
             return Err(config("a prefix has no control characters"));
         }
-        let database = match database {
-            "" => 0,
-            number => number.parse().map_err(|_| {
-                config(&format!("{number:?} is no database: write redis://host/0 for number 0"))
-            })?,
-        };
+        let (topology, database) = topology(address)?;
         let (user, password) = address.credentials()?;
-        let tls = address.scheme == "rediss" || address.flag("tls")?;
-        address.no_certificates_without(tls)?;
-        let tls = tls.then(|| certificates(&option)).transpose()?;
-        let timeout = address.span("timeout")?.unwrap_or(Duration::from_secs(2));
+        let encrypted = address.scheme == "rediss" || address.flag("tls")?;
         Ok(Self {
-            way,
-            door: Door { user, password, database, tls, timeout, home: Background::new() },
-            recipe: option("recipe").unwrap_or("queue").to_owned(),
+            user,
+            password,
+            database,
+            tls: TlsOptions::read(address, encrypted)?,
+            timeout: address.span("timeout")?.unwrap_or(TIMEOUT),
+            recipe,
             prefix: option("prefix").map(str::to_owned),
-            timeout,
             barging: address.flag("barging")?,
             replicas: match option("replicas") {
                 None => 0,
@@ -102,84 +160,155 @@ impl Options {
                     .map_err(|_| config("the option replicas is a number, such as 1"))?,
             },
             allow_eviction: address.flag("allow_eviction")?,
+            url: Some(address.to_string()),
+            ..Self::with_topology(topology)
         })
     }
 
+    /// The prefix that was asked for, or the recipe's own.
     pub(super) fn prefix_or_default(&self) -> String {
-        self.prefix.clone().unwrap_or_else(|| PREFIX.to_owned())
+        let default = if self.recipe == RedisRecipe::Queue { PREFIX } else { "" };
+        self.prefix.as_deref().unwrap_or(default).to_owned()
     }
 
-    /// Refuses a server that may throw locks away when its memory is full.
-    pub(super) async fn check_eviction(&self, link: &Link) -> Result<()> {
-        let mut ask = redis::cmd("CONFIG");
-        ask.arg("GET").arg("maxmemory-policy");
-        let policy = match link.everywhere(&ask).await {
-            Ok(answers) => {
-                let policies: Vec<_> = answers.iter().filter_map(policy_in).collect();
-                let evicts = policies.iter().find(|policy| *policy != "noeviction");
-                evicts.or(policies.first()).cloned()
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Store) => {
-                tracing::warn!(%error, "cannot see whether Redis may evict locks");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+    /// How to connect, with connections that live in `home`.
+    pub(super) fn connect_options(&self, home: &Background) -> ConnectOptions {
+        ConnectOptions {
+            user: self.user.clone(),
+            password: self.password.clone(),
+            database: self.database,
+            tls: self.tls.clone(),
+            timeout: self.timeout,
+            address: self.address.clone(),
+            home: home.clone(),
+        }
+    }
+
+    /// The store for people, without secrets.
+    pub(super) fn shown(&self) -> String {
+        if let Some(url) = &self.url {
+            return url.clone();
+        }
+        let hosts = |hosts: &[(String, u16)]| {
+            let hosts = hosts.iter().map(|(host, port)| format!("{host}:{port}"));
+            hosts.collect::<Vec<_>>().join(",")
         };
-        match policy {
-            Some(policy) if policy != "noeviction" && !self.allow_eviction => {
-                Err(config(&format!(
-                    "{} may throw locks away when its memory is full (maxmemory-policy is \
-                     {policy}): set it to noeviction, or say ?allow_eviction=true",
-                    link.route.shown()
-                )))
+        match &self.topology {
+            Topology::One(path, 0) => format!("redis+unix:{path}"),
+            Topology::One(host, port) if self.is_encrypted() => format!("rediss://{host}:{port}"),
+            Topology::One(host, port) => format!("redis://{host}:{port}"),
+            Topology::Sentinels { sentinels, primary, .. } => {
+                format!("redis+sentinel://{}/{primary}", hosts(sentinels))
             }
-            _ => Ok(()),
+            Topology::Cluster(nodes) => format!("redis+cluster://{}", hosts(nodes)),
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.tls.is_some() || matches!(self.address, Some(ConnectionAddr::TcpTls { .. }))
+    }
+}
+
+impl RedisRecipe {
+    fn read(name: Option<&str>) -> Result<Self> {
+        match name {
+            None | Some("queue") => Ok(Self::Queue),
+            Some("reentrant") => Ok(Self::Reentrant),
+            Some("set-nx-px") => Ok(Self::SetNxPx),
+            Some("setnx-expire") => Ok(Self::SetnxExpire),
+            Some("getset") => Ok(Self::GetSet),
+            Some(other) => Err(unknown(other)),
+        }
+    }
+
+    /// The options that mean something to this recipe alone: elsewhere there is no queue to barge
+    /// into, and a plain command does not wait for replicas.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Queue => &["barging", "replicas"],
+            Self::Reentrant => &["replicas"],
+            Self::SetNxPx | Self::SetnxExpire | Self::GetSet => &[],
         }
     }
 }
 
-/// The policy in an answer to CONFIG GET.
-fn policy_in(answer: &Value) -> Option<String> {
-    let policy = match answer {
-        Value::Map(pairs) => &pairs.first()?.1,
-        Value::Array(parts) => parts.get(1)?,
-        _ => return None,
+fn unknown(recipe: &str) -> Error {
+    let recipes = crate::recipes::recipes();
+    let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
+    let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
+    config(format!("redis:// has no recipe {recipe:?}: it has {}", names.join(", ")))
+}
+
+/// Which servers a URL names, and the database.
+fn topology(address: &Address) -> Result<(Topology, i64)> {
+    let option = |name: &str| address.options.get(name).cloned();
+    let path = address.path.trim_matches('/');
+    let (topology, database) = match address.scheme.as_str() {
+        "redis+sentinel" => {
+            let (primary, database) = path.split_once('/').unwrap_or((path, ""));
+            if primary.is_empty() {
+                return Err(config(
+                    "which primary do the sentinels watch? Write \
+                     redis+sentinel://host1,host2,host3/its-name",
+                ));
+            }
+            let topology = Topology::Sentinels {
+                sentinels: address.hosts(26379)?,
+                primary: primary.to_owned(),
+                user: option("sentinel_user"),
+                password: option("sentinel_password"),
+            };
+            (topology, database)
+        }
+        "redis+cluster" => match path {
+            "" | "0" => (Topology::Cluster(address.hosts(6379)?), ""),
+            _ => return Err(config("a cluster has only database 0: leave it out")),
+        },
+        _ => match &address.hosts(6379)?[..] {
+            [(host, port)] => (Topology::One(host.clone(), *port), path),
+            _ => {
+                return Err(config(
+                    "redis:// names one server: for several see redis+sentinel:// and \
+                     redis+cluster://",
+                ));
+            }
+        },
     };
-    match policy {
-        Value::BulkString(policy) => Some(String::from_utf8_lossy(policy).into_owned()),
-        _ => None,
+    let database = match database {
+        "" => 0,
+        number => number.parse().map_err(|_| {
+            config(format!("{number:?} is no database: write redis://host/0 for number 0"))
+        })?,
+    };
+    Ok((topology, database))
+}
+
+#[async_trait]
+impl OpenStore for RedisOptions {
+    async fn open(self: Box<Self>, background: &Background) -> Result<Arc<dyn Backend>> {
+        super::open(*self, background).await
+    }
+
+    fn outage(&self) -> Duration {
+        self.outage
     }
 }
 
-fn certificates<'a>(option: &impl Fn(&str) -> Option<&'a str>) -> Result<TlsCertificates> {
-    let file = |name: &str, holds: &dyn Fn(&[u8]) -> bool, what: &str| {
-        let Some(path) = option(name) else { return Ok(None) };
-        let content = std::fs::read(path).map_err(|error| {
-            config(&format!("the file that the option {name} names cannot be read"))
-                .with("file", path)
-                .caused_by(error)
-        })?;
-        // Otherwise it would be as if it had not been named, or no one could be trusted.
-        if holds(&content) {
-            return Ok(Some(content));
-        }
-        Err(config(&format!("the file that the option {name} names holds no {what} in PEM"))
-            .with("file", path))
-    };
-    let certificate = |content: &[u8]| {
-        let mut found = CertificateDer::pem_slice_iter(content);
-        matches!(found.next(), Some(Ok(_))) && found.all(|one| one.is_ok())
-    };
-    let key = |content: &[u8]| PrivateKeyDer::from_pem_slice(content).is_ok();
-    let shown = (file("cert", &certificate, "certificate")?, file("key", &key, "private key")?);
-    let client_tls = match shown {
-        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
-        (None, None) => None,
-        _ => return Err(config("the options cert and key go together")),
-    };
-    Ok(TlsCertificates { client_tls, root_cert: file("ca", &certificate, "certificate")? })
-}
-
-fn config(message: &str) -> Error {
-    Error::new(ErrorKind::Config, message)
+/// Without passwords.
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("topology", &self.topology)
+            .field("user", &self.user)
+            .field("database", &self.database)
+            .field("tls", &self.tls)
+            .field("timeout", &self.timeout)
+            .field("recipe", &self.recipe)
+            .field("prefix", &self.prefix)
+            .field("barging", &self.barging)
+            .field("replicas", &self.replicas)
+            .field("allow_eviction", &self.allow_eviction)
+            .field("outage", &self.outage)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,7 +1,7 @@
 //! What the user of a keeper may do: looked up when it connects, so that a right that is missing is
 //! named then, and not found out in the midst of a script.
 
-use super::link::Link;
+use super::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use redis::{ServerErrorKind, Value};
 
@@ -76,13 +76,13 @@ impl Wanted {
     }
 
     /// Looks up which of them the user has.
-    pub(super) async fn look_up(mut self, link: &Link) -> Result<Vec<Right>> {
+    pub(super) async fn look_up(mut self, client: &Client) -> Result<Vec<Right>> {
         let mut look = redis::cmd("EVAL");
         look.arg(LOOK).arg(0);
         for right in &self.0 {
             look.arg(right.words.join("\n"));
         }
-        match link.raw(None, &look).await {
+        match client.raw(None, &look).await {
             Ok(Value::Array(found)) => {
                 for (right, found) in self.0.iter_mut().zip(found) {
                     let is_found = found == Value::Int(1);
@@ -96,7 +96,7 @@ impl Wanted {
                 let (words, standing) = (vec!["eval".to_owned()], Standing::Missing);
                 self.0.push(Right { words, only_for: None, on_key: false, standing });
             }
-            Err(error) => return Err(link.route.explain(error)),
+            Err(error) => return Err(client.connector.explain(error)),
         }
         doubt_keys(&mut self.0);
         Ok(self.0)

@@ -1,7 +1,6 @@
 //! Numbers that nobody else gets.
 
-use super::link::Link;
-use super::script::Script;
+use super::client::{Client, Script};
 use crate::backend::Name;
 use crate::error::{Error, ErrorKind, Result};
 use redis::Value;
@@ -19,7 +18,7 @@ return last";
 
 /// The first of `count` numbers, not below `floor`. The key never expires.
 pub(super) async fn reserve(
-    link: &Link,
+    client: &Client,
     prefix: &str,
     name: &Name,
     count: u32,
@@ -33,7 +32,7 @@ pub(super) async fn reserve(
     };
     let (step, least) = (count.to_string(), least.to_string());
     let arguments = [step.as_bytes(), least.as_bytes()];
-    let answer = link.call(&Script::new(RESERVE), &[&key], &arguments).await?;
+    let answer = client.call(&Script::new(RESERVE), &[&key], &arguments).await?;
     let last = match &answer {
         Value::BulkString(text) => std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()),
         _ => None,

@@ -18,24 +18,24 @@
 //! # Ok(()) }
 //! ```
 
-use super::Keys;
+use super::single_key::SingleKeys;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Release, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Patience, Release,
+    Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 
-/// **Unsafe**; opened by [`connect`](crate::connect()).
+/// **Unsafe**.
 #[derive(Debug)]
-pub struct SetnxExpire {
-    keys: Arc<Keys>,
+pub(super) struct SetnxExpire {
+    keys: Arc<SingleKeys>,
 }
 
 impl SetnxExpire {
-    pub(super) fn open(keys: Arc<Keys>) -> Self {
+    pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         keys.warn("setnx-expire", "a crash may lock for ever, and a late DEL frees another's lock");
         Self { keys }
     }
@@ -55,7 +55,7 @@ impl Backend for SetnxExpire {
         let sent = Moment::now();
         let seconds = claim.ttl.as_millis().div_ceil(1000).to_string();
         self.keys.did("EXPIRE", &[&key, &seconds]).await?;
-        let lease = KeyLease { keys: self.keys.clone(), key };
+        let lease = SetnxExpireLease { keys: self.keys.clone(), key };
         Ok(Some(Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }))
     }
 
@@ -64,8 +64,14 @@ impl Backend for SetnxExpire {
         Ok(())
     }
 
-    fn inspector(&self) -> Option<&dyn Inspector> {
-        None
+    /// Ends the connection, with its task.
+    async fn close(&self) -> Result<()> {
+        self.keys.client.close();
+        Ok(())
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        super::incarnation(&self.keys.client).await
     }
 }
 
@@ -76,13 +82,13 @@ impl fmt::Display for SetnxExpire {
 }
 
 #[derive(Debug)]
-struct KeyLease {
-    keys: Arc<Keys>,
+struct SetnxExpireLease {
+    keys: Arc<SingleKeys>,
     key: String,
 }
 
 #[async_trait]
-impl Lease for KeyLease {
+impl Lease for SetnxExpireLease {
     async fn renew(&mut self) -> Result<Standing> {
         Err(Error::new(ErrorKind::Unsupported, "setnx-expire has no renewal"))
     }

@@ -11,9 +11,8 @@
 //! arrive in the order in which they were sent: a withdrawal must not overtake what it withdraws,
 //! also if nobody waits for that any more.
 
-use super::roll::lock;
-use super::route::Wire;
-use redis::aio::ConnectionLike;
+use crate::backend::support::sync::lock;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind as Cause, RedisError, RedisFuture, RedisResult, Value};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -35,13 +34,13 @@ const LONG: Duration = Duration::from_millis(1);
 pub(super) struct Batch {
     /// How many were sent, or are about to be, and are not answered.
     under_way: AtomicUsize,
-    waiting: Mutex<Line>,
+    waiting: Mutex<Unsent>,
     /// Held while what waits is handed to the connection.
     in_order: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct Unsent {
     commands: Vec<Arc<Mutex<Waiting>>>,
     /// Since when the first of them waits.
     since: Option<Instant>,
@@ -70,12 +69,16 @@ enum Stage {
 impl Batch {
     /// Sends a command over the connection that this batch is for. If dropped before the answer,
     /// it may have been sent or not; but it will not be sent after one that begins later.
-    pub(super) async fn send(self: &Arc<Self>, mut wire: Wire, command: Cmd) -> RedisResult<Value> {
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        mut connection: MultiplexedConnection,
+        command: Cmd,
+    ) -> RedisResult<Value> {
         let (under_way, others) = UnderWay::begin(self);
-        if wire.is_cluster() || (others == 0 && !lock(&self.waiting).is_crowded()) {
-            return wire.req_packed_command(&command).await;
+        if others == 0 && !lock(&self.waiting).is_crowded() {
+            return connection.req_packed_command(&command).await;
         }
-        let ahead = async move { wire.req_packed_command(&command).await };
+        let ahead = async move { connection.req_packed_command(&command).await };
         // Whatever task is running while this is sent, it is not at that task's expense: to yield
         // is not possible there.
         let stage = Stage::Ahead(Box::pin(unconstrained(ahead)));
@@ -110,7 +113,7 @@ impl Batch {
     }
 }
 
-impl Line {
+impl Unsent {
     /// Whether they do not wait any longer.
     fn push(&mut self, command: Arc<Mutex<Waiting>>) -> bool {
         self.commands.push(command);

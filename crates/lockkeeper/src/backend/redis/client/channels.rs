@@ -1,72 +1,74 @@
-//! Channels that claims of this keeper listen to, besides the keeper's own.
+//! Channels that tasks of this keeper are subscribed to, besides the keeper's own.
 
-use super::roll::lock;
+use crate::backend::support::sync::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// Who of this keeper listens to what.
+/// Which channels this keeper's tasks want to hear, by name.
 #[derive(Debug, Default)]
 pub(super) struct Channels(Mutex<HashMap<String, Channel>>);
 
 #[derive(Debug)]
 struct Channel {
-    listeners: usize,
-    bell: watch::Sender<()>,
+    subscriptions: usize,
+    notify: watch::Sender<()>,
 }
 
 impl Channels {
-    /// Begins to listen; what is said from here on is not missed once the keeper is subscribed.
-    pub(super) fn attend(self: &Arc<Self>, names: [&str; 2]) -> Attention {
+    /// Begins a subscription: a message that arrives from here on is not missed once the keeper's
+    /// connection is subscribed.
+    pub(super) fn subscribe(self: &Arc<Self>, names: [&str; 2]) -> Subscription {
         let mut channels = lock(&self.0);
-        let heard = names.map(|name| {
+        let messages = names.map(|name| {
             let channel = channels
                 .entry(name.to_owned())
-                .or_insert_with(|| Channel { listeners: 0, bell: watch::Sender::new(()) });
-            channel.listeners += 1;
-            channel.bell.subscribe()
+                .or_insert_with(|| Channel { subscriptions: 0, notify: watch::Sender::new(()) });
+            channel.subscriptions += 1;
+            channel.notify.subscribe()
         });
         drop(channels);
-        Attention { channels: self.clone(), names: names.map(str::to_owned), heard }
+        Subscription { channels: self.clone(), names: names.map(str::to_owned), messages }
     }
 
-    /// Something was said on `name`.
-    pub(super) fn heard(&self, name: &str) {
+    /// A message arrived on `name`.
+    pub(super) fn notify(&self, name: &str) {
         if let Some(channel) = lock(&self.0).get(name) {
-            channel.bell.send_replace(());
+            channel.notify.send_replace(());
         }
     }
 
-    /// Messages may have been missed: all look again.
-    pub(super) fn hurry(&self) {
+    /// Messages may have been missed: every subscription looks for itself.
+    pub(super) fn notify_all(&self) {
         lock(&self.0).values().for_each(|channel| {
-            channel.bell.send_replace(());
+            channel.notify.send_replace(());
         });
     }
 
+    /// Whether any task is subscribed to it.
     pub(super) fn has(&self, name: &str) -> bool {
         lock(&self.0).contains_key(name)
     }
 }
 
-/// One who listens to two channels, until dropped.
+/// A subscription to two channels, until dropped.
 #[derive(Debug)]
-pub(super) struct Attention {
+pub(crate) struct Subscription {
     channels: Arc<Channels>,
     pub(super) names: [String; 2],
-    heard: [watch::Receiver<()>; 2],
+    messages: [watch::Receiver<()>; 2],
 }
 
-impl Attention {
-    /// From here on counts what is said.
-    pub(super) fn begin(&mut self) {
-        self.heard.iter_mut().for_each(watch::Receiver::mark_unchanged);
+impl Subscription {
+    /// Marks what has arrived so far as seen.
+    pub(crate) fn begin(&mut self) {
+        self.messages.iter_mut().for_each(watch::Receiver::mark_unchanged);
     }
 
-    /// Resolves when something was said since [`begin`](Self::begin).
-    pub(super) async fn called(&mut self) {
-        let [one, two] = &mut self.heard;
-        // Neither can fail: the bells are there for as long as we are.
+    /// Resolves when a message arrived, or may have, since [`begin`](Self::begin).
+    pub(crate) async fn message(&mut self) {
+        let [one, two] = &mut self.messages;
+        // Neither can fail: the senders are there for as long as this subscription is.
         tokio::select! {
             _ = one.changed() => {}
             _ = two.changed() => {}
@@ -74,13 +76,13 @@ impl Attention {
     }
 }
 
-impl Drop for Attention {
+impl Drop for Subscription {
     fn drop(&mut self) {
         let mut channels = lock(&self.channels.0);
         for name in &self.names {
             if let Some(channel) = channels.get_mut(name) {
-                channel.listeners -= 1;
-                if channel.listeners == 0 {
+                channel.subscriptions -= 1;
+                if channel.subscriptions == 0 {
                     channels.remove(name);
                 }
             }
@@ -96,25 +98,25 @@ mod tests {
     #[test]
     fn each_hears_what_was_said_since_it_began() {
         let channels = Arc::new(Channels::default());
-        let mut one = channels.attend(["a", "b"]);
-        let mut two = channels.attend(["a", "c"]);
-        assert!(one.called().now_or_never().is_none());
-        channels.heard("b");
-        assert!(one.called().now_or_never().is_some());
-        assert!(two.called().now_or_never().is_none());
-        channels.heard("a");
+        let mut one = channels.subscribe(["a", "b"]);
+        let mut two = channels.subscribe(["a", "c"]);
+        assert!(one.message().now_or_never().is_none());
+        channels.notify("b");
+        assert!(one.message().now_or_never().is_some());
+        assert!(two.message().now_or_never().is_none());
+        channels.notify("a");
         one.begin();
-        assert!(one.called().now_or_never().is_none());
-        assert!(two.called().now_or_never().is_some());
-        channels.hurry();
-        assert!(one.called().now_or_never().is_some());
+        assert!(one.message().now_or_never().is_none());
+        assert!(two.message().now_or_never().is_some());
+        channels.notify_all();
+        assert!(one.message().now_or_never().is_some());
     }
 
     #[test]
     fn the_last_one_takes_the_channel_along() {
         let channels = Arc::new(Channels::default());
-        let one = channels.attend(["a", "b"]);
-        let two = channels.attend(["a", "c"]);
+        let one = channels.subscribe(["a", "b"]);
+        let two = channels.subscribe(["a", "c"]);
         drop(one);
         assert!(channels.has("a") && !channels.has("b"));
         drop(two);

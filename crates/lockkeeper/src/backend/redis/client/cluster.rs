@@ -4,46 +4,52 @@
 //! none, so that a node that is silent takes the locks on all others with it; and it repeats
 //! commands without saying so.
 
-use super::link::Form;
-use super::node::{Answer, Failed, Manner, Node};
-use super::roll::{Roll, lock};
-use super::route::{Host, Route};
+use super::CallForm;
+use super::connector::Connector;
+use super::lost_answers::LostAnswers;
+use super::node::{Answer, Delivery, Failure, Node};
 use super::slots::{Slots, redirected};
-use super::trouble::{self, Remedy};
+use super::topology::Host;
 use crate::backend::Moment;
+use crate::backend::redis::error::{self, Recovery};
+use crate::backend::support::sync::lock;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, ErrorKind as Cause, RedisError, RedisResult, ServerErrorKind, Value};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Another node is asked for the slots when one has not answered for so long.
+/// Another node is asked for the slots when one has not answered for this long.
 const NEXT_ASKED: Duration = Duration::from_millis(100);
 /// Pauses before a node is asked again that cannot answer now.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
-/// So many redirections in a row are followed without a pause.
+/// This many redirections in a row are followed without a pause.
 const REDIRECTIONS: u32 = 4;
 
-#[derive(Default)]
+/// All nodes of a cluster.
 pub(super) struct Cluster {
+    connector: Arc<Connector>,
+    lost: LostAnswers,
     nodes: Mutex<HashMap<Host, Arc<Node>>>,
-    /// `None` until a node has told, or when they may have changed.
+    /// Which node has which slots, as far as is known.
     slots: Mutex<Known>,
-    /// So that many who do not know ask once.
+    /// Single-flight: many that do not know the slots ask once.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
+    /// `None` until a node has told.
     slots: Option<Slots>,
+    /// An error suggests that the slots have moved since.
     is_doubtful: bool,
 }
 
 /// What to do after an error.
 enum Next {
     /// To this node, for a slot that it does not quite have yet or that is its own by now.
-    Go(Host, Manner),
-    /// To whoever has the slot, at once or after a pause.
+    Go(Host, Delivery),
+    /// To the node that has the slot, at once or after a pause.
     Retry {
         pause: bool,
     },
@@ -51,29 +57,33 @@ enum Next {
 }
 
 impl Cluster {
-    /// Sends a command to the node of a slot, or to any.
+    pub(super) fn new(connector: Arc<Connector>, lost: LostAnswers) -> Self {
+        let (nodes, slots, asking) = Default::default();
+        Self { connector, lost, nodes, slots, asking }
+    }
+
+    /// Sends a command to the node of a slot, or to any. Follows redirections, and tries again for
+    /// as long as one answer may take while the cluster changes.
     pub(super) async fn send(
         &self,
-        route: &Route,
-        roll: Option<&Roll>,
         slot: Option<u16>,
-        make: &(dyn Fn(Form) -> Cmd + Sync),
-        manner: Manner,
+        make: &(dyn Fn(CallForm) -> Cmd + Sync),
+        first: Delivery,
     ) -> RedisResult<Answer> {
-        let end = Moment::now() + route.timeout();
-        let (mut form, mut pause, mut redirections) = (Form::default(), PAUSES.0, 0);
+        let end = Moment::now() + self.connector.timeout();
+        let (mut form, mut pause, mut redirections) = (CallForm::default(), PAUSES.0, 0);
         let mut led = None;
         loop {
             let (host, how) = match led.take() {
                 Some(led) => led,
-                None => (self.host_of(route, slot).await?, manner),
+                None => (self.host_of(slot).await?, first),
             };
-            let failed = match self.node(&host).send(route, roll, make(form), how).await {
+            let failure = match self.node(&host).send(make(form), how).await {
                 Ok(answer) => return Ok(answer),
-                Err(failed) => failed,
+                Err(failure) => failure,
             };
-            let pauses = match self.after(&failed, slot, &host, how, &mut form) {
-                Next::GiveUp => return Err(failed.error),
+            let pauses = match self.after(&failure, slot, &host, how, &mut form) {
+                Next::GiveUp => return Err(failure.error),
                 Next::Go(host, how) => {
                     redirections += 1;
                     led = (redirections < REDIRECTIONS).then_some((host, how));
@@ -83,7 +93,7 @@ impl Cluster {
             };
             if pauses {
                 if end.remaining() < pause {
-                    return Err(failed.error);
+                    return Err(failure.error);
                 }
                 redirections = 0;
                 (Moment::now() + pause).reached().await;
@@ -92,15 +102,17 @@ impl Cluster {
         }
     }
 
+    /// What a failure calls for. Marks in `form` how the command is to be made the next time, and
+    /// learns from redirections where the slot is.
     fn after(
         &self,
-        Failed { error, sent }: &Failed,
+        Failure { error, sent }: &Failure,
         slot: Option<u16>,
         host: &Host,
-        how: Manner,
-        form: &mut Form,
+        how: Delivery,
+        form: &mut CallForm,
     ) -> Next {
-        let plain = Manner { asking: false, ..how };
+        let plain = Delivery { asking: false, ..how };
         let target = || error.redirect_node().and_then(|(text, _)| redirected(text, host));
         match error.kind() {
             Cause::Server(ServerErrorKind::NoScript) if !form.in_full => {
@@ -115,11 +127,11 @@ impl Cluster {
                 Next::Go(to, plain)
             }
             Cause::Server(ServerErrorKind::Ask) => match target() {
-                Some(to) => Next::Go(to, Manner { asking: true, ..how }),
+                Some(to) => Next::Go(to, Delivery { asking: true, ..how }),
                 None => Next::GiveUp,
             },
             // The slot is on its way, and keys that do not exist count as moved.
-            _ if trouble::is_moving(error) => {
+            _ if error::is_moving(error) => {
                 let pause = std::mem::replace(&mut form.alone, true);
                 Next::Retry { pause }
             }
@@ -131,19 +143,19 @@ impl Cluster {
                 self.doubt();
                 Next::Retry { pause: true }
             }
-            _ => match trouble::remedy(error) {
-                Remedy::None => Next::GiveUp,
+            _ => match error::recovery(error) {
+                Recovery::None => Next::GiveUp,
                 // Closed since the last command; or by a node that is about to be gone.
-                Remedy::Reconnect if *sent && !form.again => {
+                Recovery::Reconnect if *sent && !form.again => {
                     form.again = true;
                     Next::Retry { pause: false }
                 }
                 // Perhaps another has taken over, or is about to.
-                Remedy::Reconnect => {
+                Recovery::Reconnect => {
                     self.doubt();
                     Next::Retry { pause: true }
                 }
-                Remedy::LetGo => {
+                Recovery::Abandon => {
                     self.doubt();
                     Next::GiveUp
                 }
@@ -151,9 +163,14 @@ impl Cluster {
         }
     }
 
+    /// Ends every connection.
+    pub(super) fn close(&self) {
+        lock(&self.nodes).values().for_each(|node| node.close());
+    }
+
     /// Every primary.
-    pub(super) async fn primaries(&self, route: &Route) -> RedisResult<Vec<Host>> {
-        self.learn(route).await?;
+    pub(super) async fn primaries(&self) -> RedisResult<Vec<Host>> {
+        self.learn().await?;
         Ok(lock(&self.slots).slots.as_ref().map(Slots::primaries).unwrap_or_default())
     }
 
@@ -162,15 +179,19 @@ impl Cluster {
         match nodes.get(host) {
             Some(node) => node.clone(),
             None => {
-                let node = Arc::new(Node::at(host.clone()));
+                let node = Arc::new(Node::new(
+                    self.connector.clone(),
+                    self.lost.clone(),
+                    Some(host.clone()),
+                ));
                 nodes.insert(host.clone(), node.clone());
                 node
             }
         }
     }
 
-    async fn host_of(&self, route: &Route, slot: Option<u16>) -> RedisResult<Host> {
-        self.learn(route).await?;
+    async fn host_of(&self, slot: Option<u16>) -> RedisResult<Host> {
+        self.learn().await?;
         let known = lock(&self.slots);
         let slots = known.slots.as_ref();
         let found = slots.and_then(|slots| match slot {
@@ -196,7 +217,7 @@ impl Cluster {
 
     /// Asks who has which slots, unless that is known: one node, and another if that is slow. What
     /// was known stays if none answers.
-    async fn learn(&self, route: &Route) -> RedisResult<()> {
+    async fn learn(&self) -> RedisResult<()> {
         if self.is_certain() {
             return Ok(());
         }
@@ -204,14 +225,15 @@ impl Cluster {
         if self.is_certain() {
             return Ok(());
         }
-        let mut asked: FuturesUnordered<_> = route
+        let mut asked: FuturesUnordered<_> = self
+            .connector
             .hosts()
             .into_iter()
             .enumerate()
             .map(|(place, host)| async move {
                 let place = u32::try_from(place).unwrap_or(u32::MAX);
                 tokio::time::sleep(NEXT_ASKED.saturating_mul(place)).await;
-                self.slots_by(route, host).await
+                self.slots_by(host).await
             })
             .collect();
         let mut last = RedisError::from((Cause::ClusterConnectionNotFound, "no host is named"));
@@ -220,7 +242,7 @@ impl Cluster {
                 Ok((host, slots)) => {
                     let nodes = slots.nodes();
                     lock(&self.nodes).retain(|host, _| nodes.contains(host));
-                    route.learned(host, nodes);
+                    self.connector.learned(host, nodes);
                     *lock(&self.slots) = Known { slots: Some(slots), is_doubtful: false };
                     return Ok(());
                 }
@@ -232,11 +254,11 @@ impl Cluster {
         if lock(&self.slots).slots.is_some() { Ok(()) } else { Err(last) }
     }
 
-    async fn slots_by(&self, route: &Route, host: Host) -> RedisResult<(Host, Slots)> {
+    async fn slots_by(&self, host: Host) -> RedisResult<(Host, Slots)> {
         let mut ask = redis::cmd("CLUSTER");
         ask.arg("SLOTS");
-        let answer = self.node(&host).send(route, None, ask, Manner::default()).await;
-        let (value, _): (Value, _) = answer.map_err(|failed| failed.error)?;
+        let answer = self.node(&host).send(ask, Delivery::default()).await;
+        let (value, _): (Value, _) = answer.map_err(|failure| failure.error)?;
         let nothing =
             || RedisError::from((Cause::ClusterConnectionNotFound, "the cluster serves no slot"));
         let slots = Slots::read(&value, &host).ok_or_else(nothing)?;

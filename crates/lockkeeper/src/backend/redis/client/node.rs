@@ -1,53 +1,50 @@
 //! The connection to one server.
 
 use super::batch::Batch;
-use super::roll::{Roll, lock};
-use super::route::{Host, Route, Wire};
-use super::trouble::{self, Remedy};
+use super::connector::Connector;
+use super::lost_answers::LostAnswers;
+use super::topology::Host;
+use crate::backend::redis::error::{self, Recovery};
+use crate::backend::support::reconnect::Reconnecting;
+use crate::backend::support::sync::lock;
 use futures_util::future::BoxFuture;
-use redis::aio::ConnectionLike;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use std::sync::{Arc, Mutex};
 
 /// One connection that everyone shares, made anew when it broke. What happens to it is of no
 /// consequence to the connections to other servers.
-#[derive(Default)]
 pub(super) struct Node {
-    /// A node of a cluster; otherwise whatever the route leads to.
+    connector: Arc<Connector>,
+    /// Told when answers are lost with the connection.
+    lost: LostAnswers,
+    /// A node of a cluster; otherwise whatever the connector finds.
     at: Option<Host>,
-    current: Mutex<Current>,
-    /// So that many who find the connection broken make one new one.
-    connecting: tokio::sync::Mutex<()>,
-    /// Connections to wait for replicas on, which would hold up everyone else.
-    synced: Mutex<Vec<Wire>>,
-}
-
-#[derive(Default)]
-struct Current {
-    number: u64,
-    line: Option<Line>,
+    current: Reconnecting<Current>,
+    /// Connections to wait for replicas on. Apart, since `WAIT` holds up every later command of its
+    /// connection.
+    synced: Mutex<Vec<MultiplexedConnection>>,
 }
 
 /// The connection in use.
 #[derive(Clone)]
-pub(super) struct Line {
-    pub(super) number: u64,
+pub(super) struct Current {
     pub(super) host: Host,
-    pub(super) wire: Wire,
+    pub(super) connection: MultiplexedConnection,
     batch: Arc<Batch>,
 }
 
 /// How a command is sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Manner {
-    /// To a node of a cluster that has not quite got the slot yet.
+pub(super) struct Delivery {
+    /// To a node of a cluster that is only just importing the slot.
     pub(super) asking: bool,
-    pub(super) sync: Option<Sync>,
+    pub(super) replication: Option<Replication>,
 }
 
 /// Replicas that are to have what a command did.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sync {
+pub(super) struct Replication {
     pub(super) replicas: u32,
     pub(super) millis: u64,
 }
@@ -57,136 +54,123 @@ pub(super) type Answer = (Value, Option<i64>);
 
 /// Why there was no answer, or which error was one.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct Failure {
     pub(super) error: RedisError,
-    /// Whether there was a connection to send it on.
+    /// Whether there was a connection to send the command on: if not, it was not carried out.
     pub(super) sent: bool,
 }
 
 impl Node {
-    pub(super) fn at(host: Host) -> Self {
-        Self { at: Some(host), ..Self::default() }
+    /// The server that the connector finds; or, with `at`, one node of a cluster.
+    pub(super) fn new(connector: Arc<Connector>, lost: LostAnswers, at: Option<Host>) -> Self {
+        Self { connector, lost, at, current: Reconnecting::default(), synced: Mutex::default() }
     }
 
-    /// Sends a command, once. Whoever is on the roll is told to look for itself when answers are
-    /// lost with a connection.
-    pub(super) async fn send(
-        &self,
-        route: &Route,
-        roll: Option<&Roll>,
-        command: Cmd,
-        manner: Manner,
-    ) -> Result<Answer, Failed> {
-        if manner.sync.is_some() {
-            return self.send_synced(route, command, manner).await;
+    /// Sends a command, once. When answers are lost with the connection, those who registered for
+    /// that are told before this returns.
+    pub(super) async fn send(&self, command: Cmd, how: Delivery) -> Result<Answer, Failure> {
+        if how.replication.is_some() {
+            return self.send_replicated(command, how).await;
         }
-        let line = self.line(route).await.map_err(|error| Failed { error, sent: false })?;
-        let Line { number, mut wire, batch, .. } = line;
-        let answer = if manner.asking {
-            // In one go: what is asked for counts for the next command on the connection alone.
-            in_order(&mut wire, command, manner).await
+        let current = self.current().await.map_err(|error| Failure { error, sent: false })?;
+        let (number, Current { mut connection, batch, .. }) = current;
+        let answer = if how.asking {
+            // As one pipeline: ASKING counts for the next command on the connection alone.
+            in_order(&mut connection, command, how).await
         } else {
-            batch
-                .send(wire, command)
-                .await
-                .and_then(Value::extract_error)
-                .map(|value| (value, None))
+            let answer = batch.send(connection, command).await;
+            answer.and_then(Value::extract_error).map(|value| (value, None))
         };
         answer.map_err(|error| {
-            if trouble::remedy(&error) != Remedy::None {
-                self.let_go(number, roll);
+            if error::recovery(&error) != Recovery::None {
+                self.disconnect(number);
             }
-            Failed { error, sent: true }
+            Failure { error, sent: true }
         })
     }
 
-    async fn send_synced(
-        &self,
-        route: &Route,
-        command: Cmd,
-        manner: Manner,
-    ) -> Result<Answer, Failed> {
+    async fn send_replicated(&self, command: Cmd, how: Delivery) -> Result<Answer, Failure> {
         let kept = lock(&self.synced).pop();
-        let mut wire = match kept {
-            Some(wire) => wire,
-            None => match self.connect(route).await {
-                Ok((_, wire)) => wire,
-                Err(error) => return Err(Failed { error, sent: false }),
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => match self.connect().await {
+                Ok((_, connection)) => connection,
+                Err(error) => return Err(Failure { error, sent: false }),
             },
         };
-        let answer = in_order(&mut wire, command, manner).await;
+        let answer = in_order(&mut connection, command, how).await;
         match &answer {
-            Err(error) if trouble::remedy(error) != Remedy::None => lock(&self.synced).clear(),
-            _ => lock(&self.synced).push(wire),
+            Err(error) if error::recovery(error) != Recovery::None => lock(&self.synced).clear(),
+            _ => lock(&self.synced).push(connection),
         }
-        answer.map_err(|error| Failed { error, sent: true })
+        answer.map_err(|error| Failure { error, sent: true })
     }
 
-    /// The connection in use, or a new one.
-    pub(super) async fn line(&self, route: &Route) -> RedisResult<Line> {
-        if let Some(found) = self.in_use() {
-            return Ok(found);
-        }
-        let _alone = self.connecting.lock().await;
-        if let Some(found) = self.in_use() {
-            return Ok(found);
-        }
-        let (host, wire) = self.connect(route).await?;
-        let mut current = lock(&self.current);
-        current.number += 1;
-        let line = Line { number: current.number, host, wire, batch: Arc::default() };
-        current.line = Some(line.clone());
-        Ok(line)
+    /// The connection in use, or a new one; and its number.
+    pub(super) async fn current(&self) -> RedisResult<(u64, Current)> {
+        let connect = async || {
+            let (host, connection) = self.connect().await?;
+            Ok(Current { host, connection, batch: Arc::default() })
+        };
+        self.current.get(|_| true, connect).await
     }
 
     /// In a box: callers with many futures in one another reach a limit of the compiler.
-    fn connect<'a>(&'a self, route: &'a Route) -> BoxFuture<'a, RedisResult<(Host, Wire)>> {
+    fn connect(&self) -> BoxFuture<'_, RedisResult<(Host, MultiplexedConnection)>> {
         Box::pin(async move {
             match &self.at {
-                Some(host) => Ok((host.clone(), route.connect_to(host).await?)),
-                None => route.connect().await,
+                Some(host) => Ok((host.clone(), self.connector.connect_to(host).await?)),
+                None => self.connector.connect().await,
             }
         })
     }
 
-    pub(super) fn in_use(&self) -> Option<Line> {
-        lock(&self.current).line.clone()
+    /// The connection in use, if there is one; and its number.
+    pub(super) fn in_use(&self) -> Option<(u64, Current)> {
+        self.current.current(|_| true)
     }
 
-    /// Makes no more use of the connection of that number.
-    pub(super) fn let_go(&self, number: u64, roll: Option<&Roll>) {
-        let mut current = lock(&self.current);
-        // Once for all whose answers are lost with it.
-        if current.number != number || current.line.take().is_none() {
-            return;
+    /// Makes no more use of the connection of that number. The first of those whose answers are lost
+    /// with it tells of that, once for all of them.
+    pub(super) fn disconnect(&self, number: u64) {
+        if self.current.give_up(number).is_some() {
+            lock(&self.synced).clear();
+            self.lost.notify();
         }
-        drop(current);
+    }
+
+    /// Ends the connections. A command that is sent later connects again.
+    pub(super) fn close(&self) {
+        if let Some((number, _)) = self.in_use() {
+            self.current.give_up(number);
+        }
         lock(&self.synced).clear();
-        if let Some(roll) = roll {
-            roll.hurry();
-        }
     }
 }
 
-/// Sends a command with what goes before and after it.
-async fn in_order(wire: &mut Wire, command: Cmd, manner: Manner) -> RedisResult<Answer> {
+/// Sends a command with what goes before and after it, as one pipeline.
+async fn in_order(
+    connection: &mut MultiplexedConnection,
+    command: Cmd,
+    how: Delivery,
+) -> RedisResult<Answer> {
     let mut pipeline = Pipeline::with_capacity(3);
-    if manner.asking {
+    if how.asking {
         pipeline.cmd("ASKING");
     }
     pipeline.add_command(command);
-    if let Some(Sync { replicas, millis }) = manner.sync {
+    if let Some(Replication { replicas, millis }) = how.replication {
         pipeline.cmd("WAIT").arg(replicas).arg(millis);
     }
     let count = pipeline.cmd_iter().count();
-    let answers = wire.req_packed_commands(&pipeline, 0, count).await?;
+    let answers = connection.req_packed_commands(&pipeline, 0, count).await?;
     let mut answers = answers.into_iter().map(Value::extract_error);
     let mut next = || answers.next().unwrap_or(Ok(Value::Nil));
-    if manner.asking {
+    if how.asking {
         next()?;
     }
     let value = next()?;
-    let acknowledged = match manner.sync {
+    let acknowledged = match how.replication {
         Some(_) => Some(redis::from_redis_value(next()?)?),
         None => None,
     };

@@ -13,57 +13,91 @@
 //! With fewer answers nothing is known: a connection that is there is kept, a new one is not made.
 //! More than half of those that answer was rejected: it may be one, and that the wrong one.
 
-use super::route::Host;
+use super::topology::Host;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{ErrorKind as Cause, Pipeline, RedisError, RedisResult, Value};
+use std::collections::HashMap;
 
-/// What one of them says.
+/// What one sentinel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct Answer {
     pub(super) primary: Host,
     /// The number of the failover that it knows of; zero also where it does not tell.
     pub(super) epoch: u64,
 }
 
-/// What their words come to.
+/// What their answers come to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict<'a> {
+pub(super) enum Decision<'a> {
     Primary(&'a Host),
     /// Those that have not answered yet may decide it.
     Open,
 }
 
-/// What is known after these words, of so many who were asked.
-pub(super) fn judge(words: &[Word], asked: usize) -> Verdict<'_> {
+/// What is known after these answers, when `asked` sentinels were asked.
+pub(super) fn decide(answers: &[Answer], asked: usize) -> Decision<'_> {
     let majority = asked / 2 + 1;
-    if words.len() < majority {
-        return Verdict::Open;
+    if answers.len() < majority {
+        return Decision::Open;
     }
-    let latest = words.iter().map(|word| word.epoch).max().unwrap_or_default();
-    let mut named = words.iter().filter(|word| word.epoch == latest).map(|word| &word.primary);
-    let Some(first) = named.next() else { return Verdict::Open };
+    let latest = answers.iter().map(|answer| answer.epoch).max().unwrap_or_default();
+    let mut named =
+        answers.iter().filter(|answer| answer.epoch == latest).map(|answer| &answer.primary);
+    let Some(first) = named.next() else { return Decision::Open };
     if latest > 0 && named.all(|other| other == first) {
-        return Verdict::Primary(first);
+        return Decision::Primary(first);
     }
-    let voters = |host: &Host| words.iter().filter(|word| word.primary == *host).count();
-    let chosen = words.iter().map(|word| &word.primary).find(|host| voters(host) >= majority);
-    chosen.map_or(Verdict::Open, Verdict::Primary)
+    let voters = |host: &Host| answers.iter().filter(|answer| answer.primary == *host).count();
+    let chosen = answers.iter().map(|answer| &answer.primary).find(|host| voters(host) >= majority);
+    chosen.map_or(Decision::Open, Decision::Primary)
+}
+
+/// Asks a sentinel for the primary of that name. The epoch comes from a second command, whose
+/// failure is forgiven: a proxy that only speaks like a sentinel, or a user with few rights, names
+/// the primary and no more.
+pub(super) async fn ask(
+    connection: &mut MultiplexedConnection,
+    primary: &str,
+) -> RedisResult<Answer> {
+    let mut ask = Pipeline::with_capacity(2);
+    ask.cmd("SENTINEL").arg("get-master-addr-by-name").arg(primary);
+    ask.cmd("SENTINEL").arg("master").arg(primary);
+    let mut answers = connection.req_packed_commands(&ask, 0, 2).await?.into_iter();
+    let (named, known) = (answers.next().unwrap_or(Value::Nil), answers.next());
+    let host = redis::from_redis_value::<Option<Host>>(named.extract_error()?)?;
+    let unknown = || no_primary("the sentinels know no primary of that name", None);
+    let primary = host.ok_or_else(unknown)?;
+    let known = known.and_then(|known| {
+        redis::from_redis_value::<HashMap<String, String>>(known.extract_error().ok()?).ok()
+    });
+    let epoch = known.and_then(|known| known.get("config-epoch")?.parse().ok());
+    Ok(Answer { primary, epoch: epoch.unwrap_or_default() })
+}
+
+/// The error for a primary that cannot be told.
+pub(super) fn no_primary(why: &'static str, details: Option<String>) -> RedisError {
+    match details {
+        Some(details) => RedisError::from((Cause::MasterNameNotFoundBySentinel, why, details)),
+        None => RedisError::from((Cause::MasterNameNotFoundBySentinel, why)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(words: &[(&str, u64)]) -> Vec<Word> {
-        let word = |(host, epoch): &(&str, u64)| Word {
+    fn said(answers: &[(&str, u64)]) -> Vec<Answer> {
+        let answer = |(host, epoch): &(&str, u64)| Answer {
             primary: ((*host).to_owned(), 6379),
             epoch: *epoch,
         };
-        words.iter().map(word).collect()
+        answers.iter().map(answer).collect()
     }
 
-    fn named(words: &[(&str, u64)], asked: usize) -> Option<String> {
-        match judge(&said(words), asked) {
-            Verdict::Primary((host, _)) => Some(host.clone()),
-            Verdict::Open => None,
+    fn named(answers: &[(&str, u64)], asked: usize) -> Option<String> {
+        match decide(&said(answers), asked) {
+            Decision::Primary((host, _)) => Some(host.clone()),
+            Decision::Open => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which node of a cluster has what.
 
-use super::route::Host;
+use super::topology::Host;
 use redis::Value;
 use std::collections::HashMap;
 

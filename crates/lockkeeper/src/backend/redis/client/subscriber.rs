@@ -1,9 +1,14 @@
-//! The one connection of a keeper that messages arrive on; in a cluster, perhaps one to each node.
+//! The connection of a keeper that messages arrive on; in a cluster, perhaps one to each node.
+//!
+//! One channel per keeper, not per lock: however many locks are waited for, there is one
+//! subscription, and a message wakes only the task it is for. Recipes whose channels are shared with
+//! other libraries subscribe to those as well, on the same connection.
 
-use super::channels::{Attention, Channels};
-use super::roll::{Roll, lock};
-use super::route::{Route, Wire};
-use crate::backend::{LossReason, Moment};
+use super::channels::{Channels, Subscription};
+use super::connector::Connector;
+use super::message_connection::MessageConnection;
+use crate::backend::Moment;
+use crate::backend::support::sync::lock;
 use crate::error::Result;
 use redis::{PushInfo, PushKind, Value};
 use std::collections::HashSet;
@@ -13,92 +18,109 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How many channels nobody listens to any more may stay subscribed to: most locks that were
-/// waited for are waited for again.
+/// How many channels may stay subscribed to that no task listens to any more: most locks that were
+/// waited for are waited for again, and to subscribe is a round trip.
 const MOST_IDLE: usize = 32;
 
-/// Hears what is said on the keeper's own channel and passes it on to the roll.
-///
-/// A channel per keeper, not per lock: however many locks are waited for, there is one
-/// subscription, and a message wakes the one it is for. Recipes that others share have channels
-/// of their own, on the same connection.
-pub(super) struct Listener {
-    route: Arc<Route>,
+/// What the subscriber has to say.
+#[derive(Debug)]
+pub(crate) enum Notice<'a> {
+    /// A message on the keeper's own channel.
+    Message(&'a str),
+    /// The connection broke: from now on messages are missed, and the server may be away.
+    Disconnected,
+    /// Subscribed, perhaps again: messages from before may have been missed.
+    Subscribed,
+}
+
+/// Called for every notice, from the connection's task: it must not block.
+type OnNotice = Arc<dyn Fn(Notice<'_>) + Send + Sync>;
+
+/// Keeps the keeper subscribed to its own channel, and to others on demand.
+pub(crate) struct Subscriber {
+    connector: Arc<Connector>,
     channel: String,
-    /// Whether locks of a cluster have their messages on the node that they are on.
-    shards: bool,
-    roll: Arc<Roll>,
-    pub(super) channels: Arc<Channels>,
+    /// Whether channels of a key live on the node of that key.
+    sharded: bool,
+    on_notice: OnNotice,
+    channels: Arc<Channels>,
     /// The number of the connection that is subscribed; zero when none is.
-    listening: Arc<AtomicU64>,
+    subscribed: Arc<AtomicU64>,
     connection: Mutex<Current>,
-    /// When [`check_every`](Self::check_every) checked it last.
+    /// When [`check_every`](Self::check_every) checked the connection last.
     checked: std::sync::Mutex<Option<Moment>>,
 }
 
 #[derive(Default)]
 struct Current {
     number: u64,
-    connection: Option<Wire>,
-    subscribed: Arc<Subscribed>,
+    connection: Option<MessageConnection>,
+    names: Arc<Names>,
 }
 
-/// What a connection is subscribed to, besides the keeper's own channel. A cluster ends what is
-/// subscribed at a node when the lock moves to another.
-type Subscribed = std::sync::Mutex<HashSet<String>>;
+/// The channels that a connection is subscribed to, besides the keeper's own. A cluster ends a
+/// subscription at a node when the key moves to another.
+type Names = std::sync::Mutex<HashSet<String>>;
 
-impl Listener {
-    pub(super) fn new(route: Arc<Route>, channel: String, roll: Arc<Roll>) -> Self {
-        let (channels, listening, connection) = (Arc::default(), Arc::default(), Mutex::default());
-        let checked = std::sync::Mutex::default();
-        Self { route, channel, shards: false, roll, channels, listening, connection, checked }
+impl Subscriber {
+    /// With `sharded`, channels of keys in a cluster are heard at the node that has the key.
+    pub(crate) fn new(
+        connector: Arc<Connector>,
+        channel: String,
+        sharded: bool,
+        on_notice: impl Fn(Notice<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let (channels, subscribed, connection, checked) = Default::default();
+        let on_notice = Arc::new(on_notice);
+        Self { connector, channel, sharded, on_notice, channels, subscribed, connection, checked }
     }
 
-    /// With `shards`, what locks of a cluster say is heard on the node that they are on.
-    pub(super) fn at_shards(self, shards: bool) -> Self {
-        Self { shards, ..self }
-    }
-
-    pub(super) fn is_listening(&self) -> bool {
-        self.listening.load(Ordering::Acquire) != 0
+    /// Whether messages arrive, as far as is known.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscribed.load(Ordering::Acquire) != 0
     }
 
     /// Connects and subscribes, unless that is so already.
-    pub(super) async fn ensure(&self) -> Result<()> {
-        if self.is_listening() {
+    pub(crate) async fn ensure(&self) -> Result<()> {
+        if self.is_subscribed() {
             return Ok(());
         }
         let mut current = self.connection.lock().await;
-        if self.is_listening() {
+        if self.is_subscribed() {
             return Ok(());
         }
         let number = current.number + 1;
         *current = Current { number, ..Current::default() };
-        let ear = Ear {
+        let handler = PushHandler {
             number,
-            subscribed: current.subscribed.clone(),
             own: self.channel.clone(),
-            roll: self.roll.clone(),
+            names: current.names.clone(),
             channels: self.channels.clone(),
-            listening: self.listening.clone(),
+            subscribed: self.subscribed.clone(),
+            on_notice: self.on_notice.clone(),
         };
-        let explain = |error| self.route.explain(error);
-        let hear = move |push| ear.hear(&push);
-        let mut fresh = self.route.connect_listening(self.shards, hear).await.map_err(explain)?;
-        fresh.subscribe(&self.channel).await.map_err(explain)?;
-        current.connection = Some(fresh);
-        self.listening.store(number, Ordering::Release);
+        let on_push = move |push| handler.on_push(&push);
+        let explain = |error| self.connector.explain(error);
+        let opened = self.connector.connect_for_messages(self.sharded, on_push).await;
+        let mut connection = opened.map_err(explain)?;
+        connection.subscribe(&self.channel).await.map_err(explain)?;
+        current.connection = Some(connection);
+        self.subscribed.store(number, Ordering::Release);
         drop(current);
-        // What was said before we listened was not heard; and whoever wants to hear more than our
-        // own channel has to subscribe to it again.
-        self.roll.hurry();
-        self.channels.hurry();
+        (self.on_notice)(Notice::Subscribed);
+        // The new connection has none of the old one's subscriptions: each task has to renew its own.
+        self.channels.notify_all();
         Ok(())
     }
 
-    /// Subscribes to what `attention` is paid to, unless that is so already; confirmed when this
-    /// returns.
-    pub(super) async fn subscribe(&self, attention: &Attention) -> Result<()> {
+    /// Begins a subscription to two channels of one key; [`confirm`](Self::confirm) it.
+    pub(crate) fn subscribe(&self, names: [&str; 2]) -> Subscription {
+        self.channels.subscribe(names)
+    }
+
+    /// Has the server know of the subscription, unless it does already; what is published after this
+    /// returns is heard.
+    pub(crate) async fn confirm(&self, subscription: &Subscription) -> Result<()> {
         let mut current = loop {
             self.ensure().await?;
             let current = self.connection.lock().await;
@@ -106,41 +128,41 @@ impl Listener {
                 break current;
             }
         };
-        let Current { connection: Some(connection), subscribed, .. } = &mut *current else {
+        let Current { connection: Some(connection), names, .. } = &mut *current else {
             return Ok(());
         };
         let new: Vec<String> = {
-            let mut subscribed = lock(subscribed);
-            // Before it is so: should it end at once, that is heard after this.
-            let new = attention.names.iter().filter(|name| subscribed.insert((*name).clone()));
+            let mut names = lock(names);
+            // Insert before subscribing, so that an immediate unsubscribe push removes it again.
+            let new = subscription.names.iter().filter(|name| names.insert((*name).clone()));
             new.cloned().collect()
         };
         if !new.is_empty()
-            && let Err(error) = connection.subscribe_to_lock(&new).await
+            && let Err(error) = connection.subscribe_sharded(&new).await
         {
-            lock(subscribed).retain(|name| !new.contains(name));
-            return Err(self.route.explain(error));
+            lock(names).retain(|name| !new.contains(name));
+            return Err(self.connector.explain(error));
         }
-        let mut idle: Vec<String> = lock(subscribed).iter().cloned().collect();
+        let mut idle: Vec<String> = lock(names).iter().cloned().collect();
         idle.retain(|name| !self.channels.has(name));
         if idle.len() > MOST_IDLE {
-            let done = connection.unsubscribe_from_locks(&idle).await;
-            lock(subscribed).retain(|name| !idle.contains(name));
-            done.map_err(|error| self.route.explain(error))?;
+            let done = connection.unsubscribe_sharded(&idle).await;
+            lock(names).retain(|name| !idle.contains(name));
+            done.map_err(|error| self.connector.explain(error))?;
         }
         Ok(())
     }
 
-    /// Tries to listen again, for so long at most: whoever renews must not be late because of it.
-    pub(super) async fn try_for(&self, limit: Duration) {
-        if !self.is_listening() {
+    /// Tries to subscribe again, within `limit`: a renewal must not be late because of it.
+    pub(crate) async fn try_for(&self, limit: Duration) {
+        if !self.is_subscribed() {
             let _ = tokio::time::timeout(limit, self.ensure()).await;
         }
     }
 
-    /// Checks the connection in the background, unless that was done lately: whoever asks for it
-    /// may not be there for long enough.
-    pub(super) fn check_every(self: &Arc<Self>, pause: Duration) {
+    /// Checks the connection in a task of its own, unless that was done within `pause`. The caller
+    /// may be gone before the answer.
+    pub(crate) fn check_every(self: &Arc<Self>, pause: Duration) {
         let now = Moment::now();
         let mut checked = lock(&self.checked);
         if checked.is_none_or(|checked| now.since(checked) >= pause) {
@@ -151,51 +173,57 @@ impl Listener {
     }
 
     /// Finds out whether the connection still is one: nothing else would tell of a peer that
-    /// vanished without a word.
-    pub(super) async fn check(&self) {
+    /// vanished without closing it.
+    pub(crate) async fn check(&self) {
         let current = self.connection.lock().await;
         let (number, connection) = (current.number, current.connection.clone());
         drop(current);
         let Some(mut connection) = connection else { return };
-        let answer: redis::RedisResult<Value> =
-            redis::cmd("PING").query_async(&mut connection).await;
-        if answer.is_err() {
-            went_deaf(&self.listening, number);
+        if connection.ping().await.is_err() {
+            ended(&self.subscribed, number);
         }
+    }
+
+    /// Ends the connection. It is made again by the next [`ensure`](Self::ensure).
+    pub(crate) async fn close(&self) {
+        let mut current = self.connection.lock().await;
+        ended(&self.subscribed, current.number);
+        *current = Current { number: current.number, ..Current::default() };
     }
 }
 
-/// What the connection's driver calls with every message; dropped with it.
-struct Ear {
+/// What the connection's driver calls with every push; dropped with it.
+struct PushHandler {
     number: u64,
-    subscribed: Arc<Subscribed>,
+    /// The keeper's own channel.
     own: String,
-    roll: Arc<Roll>,
+    names: Arc<Names>,
     channels: Arc<Channels>,
-    listening: Arc<AtomicU64>,
+    subscribed: Arc<AtomicU64>,
+    on_notice: OnNotice,
 }
 
-impl Ear {
-    fn hear(&self, push: &PushInfo) -> Result<(), ()> {
+impl PushHandler {
+    fn on_push(&self, push: &PushInfo) -> Result<(), ()> {
         match push.kind {
             PushKind::Message | PushKind::SMessage => {
                 if let [Value::BulkString(channel), Value::BulkString(text)] = &push.data[..] {
                     if channel == self.own.as_bytes() {
-                        self.pass_on(&String::from_utf8_lossy(text));
+                        (self.on_notice)(Notice::Message(&String::from_utf8_lossy(text)));
                     } else {
-                        self.channels.heard(&String::from_utf8_lossy(channel));
+                        self.channels.notify(&String::from_utf8_lossy(channel));
                     }
                 }
             }
-            // Of any node of a cluster: the driver would connect again by itself, but not say
-            // when it is subscribed again.
-            PushKind::Disconnection => self.went_deaf(),
-            // Perhaps unasked, because the lock moved: who listens subscribes again.
+            // Of any node of a cluster: the driver would connect again by itself, but not say when
+            // it is subscribed again.
+            PushKind::Disconnection => self.disconnected(),
+            // Perhaps unasked, because the key moved: the task that listens subscribes again.
             PushKind::SUnsubscribe => {
                 if let Some(Value::BulkString(channel)) = push.data.first() {
                     let channel = String::from_utf8_lossy(channel);
-                    lock(&self.subscribed).remove(&*channel);
-                    self.channels.heard(&channel);
+                    lock(&self.names).remove(&*channel);
+                    self.channels.notify(&channel);
                 }
             }
             _ => {}
@@ -203,48 +231,29 @@ impl Ear {
         Ok(())
     }
 
-    /// `granted ID TOKEN KEY`, `broken ID REASON`, `try ID`, `whose ID KEY`.
-    fn pass_on(&self, message: &str) {
-        let mut words = message.splitn(3, ' ');
-        match (words.next(), words.next(), words.next()) {
-            (Some("granted"), Some(id), Some(rest)) => {
-                let (token, key) = rest.split_once(' ').unwrap_or((rest, ""));
-                if let Ok(token) = token.parse() {
-                    self.roll.granted(key, id, token);
-                }
-            }
-            (Some("whose"), Some(id), Some(key)) => self.roll.named(key, id),
-            (Some("broken"), Some(id), reason) => {
-                let reason = reason.unwrap_or_default().to_owned();
-                self.roll.ring(id, LossReason::Broken { reason });
-            }
-            (Some("try"), Some(id), _) => self.roll.tell(id, super::roll::Called::AskAgain),
-            _ => tracing::debug!(message, "a message that is none of ours"),
-        }
-    }
-
-    fn went_deaf(&self) {
-        if went_deaf(&self.listening, self.number) {
-            self.roll.hurry();
-            self.channels.hurry();
+    fn disconnected(&self) {
+        if ended(&self.subscribed, self.number) {
+            (self.on_notice)(Notice::Disconnected);
+            self.channels.notify_all();
         }
     }
 }
 
-/// Whether it was that connection, and no later one, that was listening.
-fn went_deaf(listening: &AtomicU64, number: u64) -> bool {
-    listening.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+/// Notes that the connection with this number is subscribed no more; whether it was that one, and
+/// no later one, that was.
+fn ended(subscribed: &AtomicU64, number: u64) -> bool {
+    subscribed.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }
 
-impl Drop for Ear {
+impl Drop for PushHandler {
     fn drop(&mut self) {
         // The driver ended, perhaps with the runtime it ran on.
-        self.went_deaf();
+        self.disconnected();
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("channel", &self.channel).finish_non_exhaustive()
+        f.debug_struct("Subscriber").field("channel", &self.channel).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ if holder and string.find(ARGV[5], holder .. ' ', 1, true) and tonumber(ARGV[2])
   if head and string.sub(head, 1, #id + 1) == id .. '\n' then
     local since = clock[1] .. string.sub(micros, 1, 3)
     redis.call('SET', KEYS[1], 'Y' .. id .. '\n' .. ARGV[2] .. '\n' .. since .. '\n' .. ARGV[4], 'PX', ARGV[3])
-    return string.byte(ARGV[6]) == 49 and heirs_of(string.sub(ARGV[4], 1, 32)) or {}
+    return string.byte(ARGV[6]) == 49 and successors_of(string.sub(ARGV[4], 1, 32)) or {}
   end
   if head then redis.call('LPUSH', KEYS[2], head) end
 end

@@ -12,10 +12,10 @@ for at, holder in ipairs(holders) do
       holder.expires, holder.fresh = math.max(holder.expires, now + ms), true
     else
       if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
-      local heir = read(id .. '\n' .. ARGV[2] .. '\n' .. digits(now) .. '\n' .. ARGV[4])
-      heir.expires = now + ms
-      holders[at] = heir
-      last = math.max(last, plausible(heir.token))
+      local successor = read(id .. '\n' .. ARGV[2] .. '\n' .. digits(now) .. '\n' .. ARGV[4])
+      successor.expires = now + ms
+      holders[at] = successor
+      last = math.max(last, plausible(successor.token))
     end
   end
 end

@@ -1,36 +1,49 @@
-//! One name that claims of this keeper wait for.
+//! The heartbeat of one name, shared by this keeper's waiters.
 //!
-//! All of them live and die with the keeper, so one sign of life stands for all: whoever of them
-//! has the watch gives it, and passes the watch on when it leaves.
+//! Redis drops a waiter whose keeper has not been heard of for `LIFE`. All waiters of a keeper live
+//! and die with it, so one heartbeat per name stands for all of them: one waiter sends it, and
+//! another takes over when that one leaves. The answer to a heartbeat also tells what messages may
+//! have missed (a *look* at the name), so that a lost message costs a heartbeat interval at most.
+//!
+//! ```text
+//!   waiters of one name          Heartbeat                        Redis
+//!   ───────────────────          ───────────────────              ─────
+//!   A: holds `sender` ────────── due() ── heartbeat.lua ────────► "keeper lives"
+//!   B: waits for `sender`                          ◄──────────── held, place, next expiry
+//!   C: waits for `sender`        overdue_by(): B or C sends one when A's task is stuck
+//! ```
 
-use super::roll::lock;
 use crate::backend::Moment;
+use crate::backend::support::sync::lock;
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex as Watch, Notify};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-/// Where the waiters of one name take turns at the watch.
+/// When and by which waiter the heartbeat of one name is sent, and for which claims.
 #[derive(Debug)]
-pub(super) struct Vigil {
-    /// Held by the one who has the watch.
-    pub(super) watch: Watch<()>,
+pub(super) struct Heartbeat {
+    /// Held by the waiter that sends the heartbeats.
+    pub(super) sender: AsyncMutex<()>,
+    /// The ids of the claims of this keeper that wait for the name.
     members: Mutex<HashSet<String>>,
     due: Mutex<Due>,
-    /// Since when no sign of life was answered.
+    /// Since when no heartbeat was answered.
     silent_since: Mutex<Option<Moment>>,
-    hurry: Notify,
-    roll_called: Mutex<Option<Moment>>,
-    /// The largest token that any of them was given by the store.
+    /// Wakes the sender before the next heartbeat is due.
+    sooner: Notify,
+    /// When the members were last compared with the whole queue.
+    audited: Mutex<Option<Moment>>,
+    /// The largest token that Redis gave any of the members.
     last_token: AtomicU64,
 }
 
-/// When something is to be done for those who wait.
+/// When something is to be done for the members.
 #[derive(Debug, Clone, Copy)]
 struct Due {
-    /// The next sign of life.
-    sign: Moment,
+    /// The next heartbeat.
+    heartbeat: Moment,
     /// A look at the name, where there is a reason for one.
     look: Option<Moment>,
     /// When the name was looked at last.
@@ -40,28 +53,29 @@ struct Due {
 impl Due {
     fn after_a_look(pause: Duration) -> Self {
         let looked = Moment::now();
-        Self { sign: looked + pause, look: None, looked }
+        Self { heartbeat: looked + pause, look: None, looked }
     }
 
     fn first(self) -> Moment {
-        self.look.map_or(self.sign, |look| look.min(self.sign))
+        self.look.map_or(self.heartbeat, |look| look.min(self.heartbeat))
     }
 }
 
-impl Vigil {
+impl Heartbeat {
+    /// The first heartbeat is due in `first`.
     pub(super) fn new(first: Duration) -> Self {
         Self {
-            watch: Watch::new(()),
+            sender: AsyncMutex::new(()),
             members: Mutex::default(),
             due: Mutex::new(Due::after_a_look(first)),
             silent_since: Mutex::default(),
-            hurry: Notify::new(),
-            roll_called: Mutex::default(),
+            sooner: Notify::new(),
+            audited: Mutex::default(),
             last_token: AtomicU64::new(0),
         }
     }
 
-    /// One of those who wait is given the name.
+    /// Notes that Redis granted the name to one of the members.
     pub(super) fn granted(&self, token: u64) {
         self.last_token.fetch_max(token, Ordering::AcqRel);
     }
@@ -82,14 +96,15 @@ impl Vigil {
         lock(&self.members).iter().cloned().collect()
     }
 
-    /// A sign of life was given: the next is due in `pause`, but not later than `longest` after
-    /// the last look. Signs alone would not tell of a grant whose message was missed.
-    pub(super) fn next_sign_in(&self, pause: Duration, longest: Duration) {
+    /// A request that counts as a heartbeat was sent: the next is due in `pause`, but not later than
+    /// `longest` after the last look, since such requests do not tell of a grant whose message was
+    /// missed.
+    pub(super) fn sent(&self, pause: Duration, longest: Duration) {
         let mut due = lock(&self.due);
-        due.sign = (Moment::now() + pause).min(due.looked + longest);
+        due.heartbeat = (Moment::now() + pause).min(due.looked + longest);
     }
 
-    /// Whoever has the watch looks at the name within `pause`.
+    /// Has the sender look at the name within `pause`.
     pub(super) fn look_within(&self, pause: Duration) {
         let look = Moment::now() + pause;
         let mut due = lock(&self.due);
@@ -99,24 +114,24 @@ impl Vigil {
         }
         drop(due);
         if sooner {
-            // Whoever has the watch is among those who wait now, or is about to.
-            self.hurry.notify_waiters();
-            self.hurry.notify_one();
+            // Both: the sender waits for the notification now, or is about to.
+            self.sooner.notify_waiters();
+            self.sooner.notify_one();
         }
     }
 
-    /// A look at the name is about to be taken, which is a sign of life too.
+    /// A look at the name is about to be taken, which is a heartbeat too.
     pub(super) fn looking(&self, pause: Duration) {
         *lock(&self.due) = Due::after_a_look(pause);
     }
 
-    /// Whoever has the watch looks now, and calls the roll.
-    pub(super) fn hurry(&self) {
-        *lock(&self.roll_called) = None;
+    /// Has the sender look now, and compare the members with the whole queue.
+    pub(super) fn look_now(&self) {
+        *lock(&self.audited) = None;
         self.look_within(Duration::ZERO);
     }
 
-    /// Resolves when the next sign of life is due.
+    /// Resolves when the next heartbeat or look is due.
     pub(super) async fn due(&self) {
         loop {
             let due = lock(&self.due).first();
@@ -125,13 +140,13 @@ impl Vigil {
             }
             tokio::select! {
                 () = due.reached() => {}
-                () = self.hurry.notified() => {}
+                () = self.sooner.notified() => {}
             }
         }
     }
 
-    /// Resolves for one of those who wait for it when the sign of life is overdue by so much:
-    /// whoever has the watch may be in a task that does something else.
+    /// Resolves, for one of the waiters that call it, when the heartbeat is overdue by `span`: the
+    /// sender may be in a task that is busy with something else. The next is due in `next`.
     pub(super) async fn overdue_by(&self, span: Duration, next: Duration) {
         loop {
             let limit = lock(&self.due).first() + span;
@@ -144,9 +159,9 @@ impl Vigil {
         }
     }
 
-    /// Whether it is time to call the roll again, by the one who asks.
-    pub(super) fn calls_the_roll(&self, every: Duration) -> bool {
-        let (now, mut last) = (Moment::now(), lock(&self.roll_called));
+    /// Whether it is time for the caller to compare the members with the whole queue.
+    pub(super) fn audit_due(&self, every: Duration) -> bool {
+        let (now, mut last) = (Moment::now(), lock(&self.audited));
         let due = last.is_none_or(|last| now.since(last) >= every);
         if due {
             *last = Some(now);
@@ -158,7 +173,7 @@ impl Vigil {
         *lock(&self.silent_since) = None;
     }
 
-    /// For how long nothing was answered, counted from the first time this is called.
+    /// For how long nothing was answered, counted from the first call after an answer.
     pub(super) fn silent_for(&self) -> Duration {
         let now = Moment::now();
         now.since(*lock(&self.silent_since).get_or_insert(now))

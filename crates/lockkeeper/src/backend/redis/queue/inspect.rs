@@ -1,10 +1,10 @@
 //! Who holds and who waits.
 
 use super::record::Record;
-use super::scripts::{number, span, text};
-use super::{Shared, strange};
-use crate::backend::redis::key::Keys;
-use crate::backend::redis::scan;
+use super::requests::Requests;
+use crate::backend::redis::error::unexpected;
+use crate::backend::redis::keys::Keys;
+use crate::backend::redis::value::{number, span, text};
 use crate::backend::support::list;
 use crate::backend::{HolderView, LockView, Name};
 use crate::error::{ErrorKind, Result};
@@ -12,28 +12,25 @@ use redis::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
-    let keys = Keys::new(&shared.prefix, name);
-    let answer = shared.link.call(&shared.scripts.show, &keys.all(), &[]).await?;
-    view(name, &answer).ok_or_else(|| strange(&answer).with("lock", name))
+/// Every name that is held or waited for and begins with `prefix`.
+pub(super) async fn list(requests: &Requests, prefix: &str) -> Result<Vec<LockView>> {
+    let names = names(requests, prefix).await?;
+    list::shown(names, ErrorKind::Store, |name| async move { show(requests, &name).await }).await
 }
 
-/// A record as text. What others wrote there need not be; it holds the name all the same.
-fn lossy(value: &Value) -> Option<Cow<'_, str>> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
-        other => text(other).map(Cow::Borrowed),
-    }
+pub(super) async fn show(requests: &Requests, name: &Name) -> Result<LockView> {
+    let answer = requests.show(name, true).await?;
+    view(name, &answer).ok_or_else(|| unexpected(&answer).with("lock", name))
 }
 
-/// As [`show`], without those who wait, who may be many.
-pub(super) async fn holders(shared: &Shared, name: &Name) -> Result<Vec<HolderView>> {
-    let keys = Keys::new(&shared.prefix, name);
-    let answer = shared.link.call(&shared.scripts.show, &keys.all(), &[b"1"]).await?;
-    let view = view(name, &answer).ok_or_else(|| strange(&answer))?;
-    Ok(view.holders)
+/// As [`show`], without those that wait, which may be many.
+pub(super) async fn holders(requests: &Requests, name: &Name) -> Result<Vec<HolderView>> {
+    let answer = requests.show(name, false).await?;
+    Ok(view(name, &answer).ok_or_else(|| unexpected(&answer))?.holders)
 }
 
+/// Now, the holders as milliseconds left and record, and the records of those that wait. Claims of
+/// one owner are shown as one holder.
 fn view(name: &Name, answer: &Value) -> Option<LockView> {
     let Value::Array(parts) = answer else { return None };
     let [now, Value::Array(held), Value::Array(waiting)] = &parts[..] else { return None };
@@ -51,14 +48,17 @@ fn view(name: &Name, answer: &Value) -> Option<LockView> {
     Some(LockView { name: name.clone(), holders, waiters: waiters.collect::<Option<_>>()? })
 }
 
-pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
-    let names = names(shared, prefix).await?;
-    list::shown(names, ErrorKind::Store, |name| async move { show(shared, &name).await }).await
+/// A record as text. What others wrote there need not be UTF-8; it holds the name all the same.
+fn lossy(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
+        other => text(other).map(Cow::Borrowed),
+    }
 }
 
 /// Every name that has a key, in order.
-async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
-    let keys = scan::keys(&shared.link, &format!("{}{{", shared.prefix), None).await?;
-    let names = keys.iter().filter_map(|key| Keys::name_of(&shared.prefix, key)?.ok());
+async fn names(requests: &Requests, prefix: &str) -> Result<BTreeSet<Name>> {
+    let keys = requests.client.keys(&format!("{}{{", requests.prefix), None).await?;
+    let names = keys.iter().filter_map(|key| Keys::name_of(&requests.prefix, key)?.ok());
     Ok(names.filter(|name| name.as_str().starts_with(prefix)).collect())
 }

@@ -1,16 +1,18 @@
-//! The largest tokens that this keeper was given.
+//! The largest tokens that this keeper was given, sent along with every request for the name.
+//!
+//! Tokens carry the time of Redis' clock, and Redis keeps the last one of a name for a minute. Should
+//! it have forgotten the name and its clock have gone back, at least this keeper sees no token twice.
 
-use crate::backend::redis::roll::lock;
+use crate::backend::support::sync::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// How many names are remembered, at least; twice as many at most.
 const NAMES: usize = 1024;
 
-/// By name, for those that were held most recently. Should Redis have forgotten a name and its
-/// clock have gone back, at least this keeper sees no token of it twice.
+/// By name, for those that were held most recently.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct LastTokens {
     tokens: Mutex<Tokens>,
 }
 
@@ -21,7 +23,7 @@ struct Tokens {
     earlier: HashMap<String, u64>,
 }
 
-impl Known {
+impl LastTokens {
     pub(super) fn of(&self, name: &str) -> u64 {
         let Tokens { recent, earlier } = &*lock(&self.tokens);
         recent.get(name).or_else(|| earlier.get(name)).copied().unwrap_or_default()
@@ -47,7 +49,7 @@ mod tests {
 
     #[test]
     fn tokens_are_known_by_name_and_not_for_ever() {
-        let known = Known::default();
+        let known = LastTokens::default();
         known.granted("a", 7);
         known.granted("a", 5);
         assert_eq!((known.of("a"), known.of("b")), (7, 0));

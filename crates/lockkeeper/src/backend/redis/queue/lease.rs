@@ -1,12 +1,12 @@
-//! A claim in the queue, held: kept, given back, or passed on.
+//! A claim in the queue, held: renewed, given back, or handed over locally.
 
-use super::scripts::Succeeded;
+use super::local_handover::{Chain, Handover, Step, Validity};
+use super::requests::{Entry, HandedOver, Promoted, Request, Unheard};
 use super::wait::LIFE;
-use super::{Granted, Place, Shared, Unheard};
-use crate::backend::redis::key::Keys;
-use crate::backend::redis::roll::{Called, CalledUp};
-use crate::backend::redis::tenure::{Bid, Inheritance, Step, Tenure, Vouched};
-use crate::backend::{Alarm, Lease, LossReason, Release, Standing};
+use super::waiters::{Taken, Wakeup};
+use super::{Granted, Shared};
+use crate::backend::redis::keys::Keys;
+use crate::backend::{Alarm, Lease, LossReason, Moment, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::future::poll_fn;
@@ -18,159 +18,203 @@ use tokio::sync::oneshot;
 
 #[derive(Debug)]
 pub(super) struct QueueLease {
-    pub(super) shared: Arc<Shared>,
-    pub(super) place: Place,
-    pub(super) bid: Arc<Bid>,
-    pub(super) token: u64,
-    pub(super) vouched: Vouched,
-    /// Where others of this keeper are next in line, or were before.
-    pub(super) tenure: Option<Arc<Tenure>>,
-    /// Whom it was passed on to. From then on it is not given back otherwise, however often the
-    /// store has to be told.
-    pub(super) heir: Option<Heir>,
-    /// Whose turn it is after this one. They are told when the lease goes: by then it has been told
-    /// that this one is over.
-    pub(super) next: Vec<Granted>,
-    /// Whether that was begun; a claim that is dropped without is to stay for its ttl.
-    pub(super) given_back: bool,
-}
-
-/// One who has the name after us, and the step that the store is told of until it answers.
-#[derive(Debug)]
-pub(super) struct Heir {
-    step: Step,
-    bid: Arc<Bid>,
+    shared: Arc<Shared>,
+    entry: Entry,
+    request: Arc<Request>,
     token: u64,
-    /// Until it is told.
-    call: Option<oneshot::Sender<Called>>,
+    validity: Validity,
+    /// Where other claims of this keeper are next in the queue, or were before.
+    chain: Option<Arc<Chain>>,
+    /// The claim that has the name after this one, by local hand-over. From then on this one is not
+    /// given back otherwise, however often Redis has to be told.
+    successor: Option<Successor>,
+    /// Claims whose turn it is after this one. They are woken when the lease is dropped: by then the
+    /// holder has been told that this claim is over.
+    next: Vec<Promoted>,
+    /// Whether giving it back was begun; a claim that is dropped without stays for its ttl.
+    given_back: bool,
+    /// Made by another keeper: it becomes this one's with its first renewal.
+    adopts: bool,
 }
 
-/// How long an heir is kept at first: as long as anyone who was not heard of since its turn.
-fn at_first(bid: &Bid) -> Duration {
-    bid.ttl.min(LIFE)
+/// The claim that has the name after this one, and the step that Redis is told of until it answers.
+#[derive(Debug)]
+struct Successor {
+    step: Step,
+    request: Arc<Request>,
+    token: u64,
+    /// Until it is woken.
+    wake: Option<oneshot::Sender<Wakeup>>,
+}
+
+impl QueueLease {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        entry: Entry,
+        request: Arc<Request>,
+        granted: Granted,
+    ) -> Self {
+        let Granted { token, validity, chain } = granted;
+        Self {
+            shared,
+            entry,
+            request,
+            token,
+            validity,
+            chain,
+            successor: None,
+            next: Vec::new(),
+            given_back: false,
+            adopts: false,
+        }
+    }
+
+    /// The lease of a claim that another keeper made. It takes no part in local hand-overs, for
+    /// which its token would have to be known.
+    pub(super) fn adopt(shared: Arc<Shared>, entry: Entry, ttl: Duration) -> Self {
+        let request = Arc::new(Request { ttl, record: String::new(), alone: false });
+        let validity = Validity { sent: Moment::now(), valid_for: Duration::ZERO };
+        let granted = Granted { token: 0, validity, chain: None };
+        let mut lease = Self::new(shared, entry, request, granted);
+        lease.adopts = true;
+        lease
+    }
+
+    /// Hands the name to the next claim of this keeper, if there is one and nothing speaks against
+    /// it; whether it did. Redis is told afterwards.
+    fn hands_over(&mut self) -> bool {
+        // A claim that was found lost is not watched any more; a keeper that is not subscribed may
+        // not know.
+        let is_ours = self.shared.waiters.alarms.unwatch(&self.entry.id)
+            && self.shared.subscriber.is_subscribed()
+            && self.validity.is_fresh();
+        if is_ours && self.request.alone {
+            let fits = |next: &Request| next.alone && self.validity.is_enough_for(at_first(next));
+            self.successor = self.chain.as_ref().and_then(|chain| {
+                // Without a recent answer another server may grant the name by now.
+                let contact = chain.recent_contact()?;
+                if !self.shared.waiters.is_unbroken_since(contact) {
+                    return None;
+                }
+                let take = |id: &str| self.shared.waiters.take(id, fits);
+                let (step, Taken { request, wake }) = chain.hand_over(self.token, take)?;
+                if let Some(owned) = &self.entry.owned {
+                    chain.keep_owned(&self.entry.id, owned.clone());
+                }
+                Some(Successor { step, request, token: self.token + 1, wake: Some(wake) })
+            });
+        }
+        self.successor.is_some()
+    }
+
+    /// The claims that Redis may have on record in place of this one.
+    fn predecessors(&self) -> Vec<String> {
+        let of = |chain: &Arc<Chain>| chain.predecessors(&self.entry.id);
+        self.chain.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Renews; and if Redis may not have this claim on record yet, tells it of the hand-over again.
+    async fn ask_to_keep(&self) -> Result<Standing> {
+        let (requests, entry, ttl) = (&self.shared.requests, &self.entry, self.request.ttl);
+        let predecessors = self.predecessors();
+        let (Some(chain), false) = (&self.chain, predecessors.is_empty()) else {
+            return requests.renew(entry, ttl, self.adopts).await;
+        };
+        let successor = entry.id.clone();
+        let step = Step { successor, predecessors, asks_for_successors: false, request: 0 };
+        let contact = self.shared.waiters.contact();
+        let kept = requests.hand_over(&entry.keys, &step, &self.request, self.token, ttl);
+        Ok(match kept.await? {
+            HandedOver::OnRecord(successors) => {
+                chain.confirmed(&entry.id, successors, contact);
+                Standing::Held
+            }
+            HandedOver::Lost(reason) => Standing::Lost(reason),
+            HandedOver::Unknown => Standing::Lost(LossReason::Gone),
+        })
+    }
 }
 
 #[async_trait]
 impl Lease for QueueLease {
     async fn renew(&mut self) -> Result<Standing> {
-        let heard = self.shared.roll.hears();
+        let contact = self.shared.waiters.contact();
         let standing = self.ask_to_keep().await?;
         match standing {
             Standing::Lost(_) => {
-                self.shared.roll.unwatch(&self.place.id);
+                self.shared.waiters.alarms.unwatch(&self.entry.id);
             }
             _ => {
-                self.vouched = Vouched { sent: heard.sent, valid_for: self.bid.ttl };
-                self.tenure.iter().for_each(|tenure| tenure.heard(heard));
+                self.adopts = false;
+                self.validity = Validity { sent: contact.sent, valid_for: self.request.ttl };
+                self.chain.iter().for_each(|chain| chain.contact(contact));
             }
         }
-        // So that we hear of a broken lock at once, not at the next renewal.
-        self.shared.listener.try_for(self.bid.ttl / 10).await;
+        // So that a broken lock is heard of at once, not at the next renewal.
+        self.shared.subscriber.try_for(self.request.ttl / 10).await;
         Ok(standing)
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let again = std::mem::replace(&mut self.given_back, true);
-        if !again && how.stay().is_zero() && self.passes_on() {
+        if !again && how.stay().is_zero() && self.hands_over() {
             how.over();
         }
-        self.shared.roll.unwatch(&self.place.id);
-        if let (Some(tenure), Some(heir)) = (&self.tenure, &mut self.heir) {
-            return self.shared.tell(&self.place.keys, tenure, heir, self.vouched).await;
+        self.shared.waiters.alarms.unwatch(&self.entry.id);
+        if let (Some(chain), Some(successor)) = (&self.chain, &mut self.successor) {
+            return self.shared.tell(&self.entry.keys, chain, successor, self.validity).await;
         }
-        let before = self.before();
-        let unheard = Unheard { token: self.token, before: &before };
-        let unheard = (!before.is_empty()).then_some(unheard);
-        let released = self.shared.release(&self.place, how.stay(), false, unheard).await?;
+        let predecessors = self.predecessors();
+        let unheard = Unheard { token: self.token, predecessors: &predecessors };
+        let unheard = (!predecessors.is_empty()).then_some(unheard);
+        let requests = &self.shared.requests;
+        let released = requests.release(&self.entry, how.stay(), false, unheard).await?;
         self.next = released.next;
         released.lost.map_or(Ok(()), |reason| Err(reason.to_error()))
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.shared.roll.watch(&self.place.id, alarm);
-        // Found out before there was anyone to be told.
-        if let Some(reason) = self.tenure.as_ref().and_then(|t| t.loss_of(&self.place.id)) {
-            self.shared.roll.ring(&self.place.id, reason);
+        let (alarms, id) = (&self.shared.waiters.alarms, &self.entry.id);
+        alarms.watch(id, alarm);
+        // A loss that was found out before there was an alarm for it.
+        if let Some(reason) = self.chain.as_ref().and_then(|chain| chain.loss_of(id)) {
+            alarms.ring(id, reason);
         }
     }
 }
 
 impl Drop for QueueLease {
     fn drop(&mut self) {
-        // A detached claim has no one left to alarm.
-        self.shared.roll.unwatch(&self.place.id);
-        if let Some(owned) = self.place.owned.as_ref().filter(|_| !self.given_back) {
-            owned.detach(self.bid.ttl);
+        // A detached claim has no holder to alarm.
+        self.shared.waiters.alarms.unwatch(&self.entry.id);
+        if let Some(owned) = self.entry.owned.as_ref().filter(|_| !self.given_back) {
+            owned.detach(self.request.ttl);
         }
-        self.shared.tell_granted(&self.place.keys.lock, std::mem::take(&mut self.next));
+        self.shared.wake_promoted(&self.entry.keys.lock, std::mem::take(&mut self.next));
     }
 }
 
-impl QueueLease {
-    /// Hands the name to the next claim of this keeper, if there is one and nothing speaks against
-    /// it: whether it did. The store is told of it afterwards.
-    fn passes_on(&mut self) -> bool {
-        // One that was found lost is not watched any more; a keeper that hears nothing may not know.
-        let is_ours = self.shared.roll.unwatch(&self.place.id)
-            && self.shared.listener.is_listening()
-            && self.vouched.is_fresh();
-        if is_ours && self.bid.alone {
-            let fits = |bid: &Bid| bid.alone && self.vouched.is_enough_for(at_first(bid));
-            self.heir = self.tenure.as_ref().and_then(|tenure| {
-                // Another server may grant the name by now.
-                let heard = tenure.lately_heard()?;
-                if !self.shared.roll.is_unbroken_since(heard) {
-                    return None;
-                }
-                let call_up = |id: &str| self.shared.roll.call_up(id, fits);
-                let (step, CalledUp { bid, call }) = tenure.pass_on(self.token, call_up)?;
-                if let Some(owned) = &self.place.owned {
-                    tenure.remembers(&self.place.id, owned.clone());
-                }
-                Some(Heir { step, bid, token: self.token + 1, call: Some(call) })
-            });
-        }
-        self.heir.is_some()
-    }
-
-    /// Those whom the store may have on record in our place.
-    fn before(&self) -> Vec<String> {
-        self.tenure.as_ref().map(|tenure| tenure.before(&self.place.id)).unwrap_or_default()
-    }
-
-    async fn ask_to_keep(&self) -> Result<Standing> {
-        let (place, before) = (&self.place, self.before());
-        let (Some(tenure), false) = (&self.tenure, before.is_empty()) else {
-            return self.shared.renew(place, self.bid.ttl).await;
-        };
-        let heir = place.id.clone();
-        let step = Step { heir, before, asks_for_heirs: false, request: 0 };
-        let heard = self.shared.roll.hears();
-        let kept = self.shared.succeed(&place.keys, &step, &self.bid, self.token, self.bid.ttl);
-        Ok(match kept.await? {
-            Succeeded::Before(heirs) => {
-                tenure.confirmed(&place.id, heirs, heard);
-                Standing::Held
-            }
-            Succeeded::Not(reason) => Standing::Lost(reason),
-            Succeeded::Unknown => Standing::Lost(LossReason::Gone),
-        })
-    }
+/// How long a successor is kept at first: as long as any claim that Redis has not heard of since its
+/// turn.
+fn at_first(request: &Request) -> Duration {
+    request.ttl.min(LIFE)
 }
 
 impl Shared {
-    /// Tells the store who has the name now; and once the word is on its way, so that words arrive
-    /// in the order of the steps, the heir itself.
+    /// Tells Redis which claim has the name now; and wakes that claim once the request is on its way.
+    /// Not before: requests have to arrive in the order of the steps, and the next step may be the
+    /// successor's.
     async fn tell(
         &self,
         keys: &Keys,
-        tenure: &Arc<Tenure>,
-        Heir { step, bid, token, call }: &mut Heir,
-        vouched: Vouched,
+        chain: &Arc<Chain>,
+        Successor { step, request, token, wake }: &mut Successor,
+        validity: Validity,
     ) -> Result<()> {
-        let span = at_first(bid);
-        let (vouched, heard) = (vouched.for_heir(span), self.roll.hears());
-        let mut told = pin!(self.succeed(keys, step, bid, *token, span));
+        let span = at_first(request);
+        let (validity, contact) = (validity.for_successor(span), self.waiters.contact());
+        let mut told = pin!(self.requests.hand_over(keys, step, request, *token, span));
+        // Polled once by hand, which puts the request in line on the connection.
         let mut answer = None;
         poll_fn(|context| {
             if let Poll::Ready(early) = told.as_mut().poll(context) {
@@ -179,30 +223,30 @@ impl Shared {
             Poll::Ready(())
         })
         .await;
-        if let Some(call) = call.take() {
-            let inheritance = Inheritance { token: *token, vouched, tenure: tenure.clone() };
-            // One whose runtime ended under it costs as much as any that died.
-            let _ = call.send(Called::Inherited(inheritance));
+        if let Some(wake) = wake.take() {
+            let handover = Handover { token: *token, validity, chain: chain.clone() };
+            // If the successor's runtime has ended, it costs as much as any claim that died.
+            let _ = wake.send(Wakeup::HandedOver(handover));
         }
         let answer = match answer {
             Some(early) => early,
             None => told.await,
         };
-        tenure.answered(step);
+        chain.answered(step);
         let (reason, outcome) = match answer? {
-            Succeeded::Before(heirs) => {
-                tenure.confirmed(&step.heir, heirs, heard);
+            HandedOver::OnRecord(successors) => {
+                chain.confirmed(&step.successor, successors, contact);
                 return Ok(());
             }
-            // A later request may have overtaken this one, where that was sent a second time.
-            Succeeded::Not(reason) if tenure.is_latest(step) => {
+            // If it is not the latest, a later request may have overtaken this one's repetition.
+            HandedOver::Lost(reason) if chain.is_latest(step) => {
                 (reason.clone(), Err(reason.to_error()))
             }
-            Succeeded::Not(reason) => (reason, Ok(())),
-            Succeeded::Unknown => (LossReason::Gone, Ok(())),
+            HandedOver::Lost(reason) => (reason, Ok(())),
+            HandedOver::Unknown => (LossReason::Gone, Ok(())),
         };
-        if tenure.is_lost_by(&step.heir, &reason) {
-            self.roll.ring(&step.heir, reason);
+        if chain.is_lost_by(&step.successor, &reason) {
+            self.waiters.alarms.ring(&step.successor, reason);
         }
         outcome
     }

@@ -1,16 +1,16 @@
--- The queue of one name. KEYS: the lock, the queue, the desk.
+-- The queue of one name. KEYS: the lock, the queue, the state.
 --
 -- The lock is a string whose first letter says how things are:
 --   F<token>   free, and what the last token was
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
---   M<token>   held by several claims, which are in the desk
+--   M<token>   held by several claims, which are in the state
 -- A record is id, token, since, keeper, mode, ttl, owner, identity, note, a line each. One without an
 -- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
 -- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
 -- A claim whose owner was not named has its own id for one. Nobody enters it again, so that it may
 -- pass the name on to the next of its keeper before the store hears of it.
--- The queue is a list of records. The desk is a hash: h<id> a holder's expiry and record,
+-- The queue is a list of records. The state is a hash: h<id> a holder's expiry and record,
 -- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, b<request> how
 -- many claims it broke, t the last token where it is ahead of the clock.
 local LIFE = 2000

@@ -1,32 +1,32 @@
 //! Which claims this keeper has, from before they are asked for until they are given back.
 //!
-//! The store may name others as this keeper's: those of a task that ended with its runtime, or that
-//! a server restarted from an old snapshot, or a replica that took over, has on record again. They
-//! wait, or hold the name, for nobody.
+//! Redis may name other claims as this keeper's, *strays*: those of a task that ended with its
+//! runtime, or that a server restarted from an old snapshot, or a replica that took over, has on
+//! record again. They wait, or hold the name, for nobody, and are removed when they are noticed.
 
-use super::roll::lock;
 use crate::backend::Moment;
+use crate::backend::support::sync::lock;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The claims of one keeper, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct OwnClaims {
     ids: Mutex<HashSet<String>>,
-    /// Nobody's, but to stay: until when.
+    /// Detached claims, which stay in Redis although no task has them: until when.
     detached: Mutex<HashMap<String, Moment>>,
 }
 
-impl Claims {
+impl OwnClaims {
     /// Enters a claim before it is asked for, so that whatever the store has of it is known here.
     pub(super) fn enter(self: &Arc<Self>, id: &str) -> Arc<Owned> {
         lock(&self.ids).insert(id.to_owned());
         Arc::new(Owned { claims: self.clone(), id: id.to_owned() })
     }
 
-    /// Those that this keeper does not have. What the store knows of was entered before it was
-    /// asked for, so one that is not here now has ended, whenever the store was asked.
+    /// Those of `ids` that this keeper does not have. What Redis knows of was entered here before it
+    /// was asked for, so one that is not here now has ended, whenever Redis was asked.
     pub(super) fn strays<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
         let (owned, detached, now) = (lock(&self.ids), lock(&self.detached), Moment::now());
         let stays = |id: &str| detached.get(id).is_some_and(|until| *until > now);
@@ -41,12 +41,12 @@ impl Claims {
 /// A claim that this keeper has, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Owned {
-    claims: Arc<Claims>,
+    claims: Arc<OwnClaims>,
     id: String,
 }
 
 impl Owned {
-    /// It stays in the store for so long, although nobody has it any more.
+    /// The claim stays in Redis for `span`, although no task has it any more.
     pub(super) fn detach(&self, span: Duration) {
         let now = Moment::now();
         let mut detached = lock(&self.claims.detached);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_not_here_any_more_is_a_stray() {
-        let claims = Arc::new(Claims::default());
+        let claims = Arc::new(OwnClaims::default());
         let (one, two) = (claims.enter("1"), claims.enter("2"));
         assert_eq!(claims.strays(["1", "2", "3"].into_iter()), ["3"]);
         let again = one.clone();

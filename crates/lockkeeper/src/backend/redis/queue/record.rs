@@ -1,6 +1,5 @@
-//! A claim as it is written in the store.
+//! A claim as it is written in Redis.
 
-use super::scripts::mode_of;
 use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};
 use std::time::Duration;
 
@@ -68,5 +67,23 @@ impl<'a> Record<'a> {
             mode: self.mode,
             waiting_for: Duration::from_millis(now.saturating_sub(self.since)),
         }
+    }
+}
+
+/// How a mode is written in Redis.
+pub(super) fn code_of(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive => "x".to_owned(),
+        Mode::Shared => "s".to_owned(),
+        Mode::Permit { of } => format!("p{of}"),
+    }
+}
+
+pub(super) fn mode_of(code: &str) -> Option<Mode> {
+    match code.split_at_checked(1)? {
+        ("x", "") => Some(Mode::Exclusive),
+        ("s", "") => Some(Mode::Shared),
+        ("p", of) => Some(Mode::Permit { of: of.parse().ok()? }),
+        _ => None,
     }
 }

@@ -23,7 +23,7 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
       local token = clock[1] .. string.sub('00000' .. clock[2], -6)
       if span > 0 and tonumber(token) > tonumber(last) then
         redis.call('SET', KEYS[1], 'Y' .. next_id .. '\n' .. token .. '\n0\n' .. string.sub(head, rest), 'PX', span)
-        if here then return { next_id, token, heirs_of(keeper) } end
+        if here then return { next_id, token, successors_of(keeper) } end
         redis.pcall('PUBLISH', '@PREFIX@keeper:' .. keeper, 
           'granted ' .. next_id .. ' ' .. token .. ' ' .. KEYS[1])
         return 1

@@ -1,4 +1,4 @@
-local id, linger = ARGV[1], tonumber(ARGV[2])
+local id, stay = ARGV[1], tonumber(ARGV[2])
 local flag, barging = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2, 2) == '1'
 local queued, repeated = flag == '1', flag == '2'
 local before = ARGV[5] or ''
@@ -16,15 +16,15 @@ local found = 0
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
     found = 1
-    if linger > 0 then
+    if stay > 0 then
       if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
       -- Nobody's from now on, under an id that no claim has.
       holder.id, holder.field, holder.owner = '0' .. id, nil, ''
-      holder.expires, holder.fresh = now + linger, true
+      holder.expires, holder.fresh = now + stay, true
     end
   end
 end
-if linger == 0 then drop(function(holder) return holder.id == id end) end
+if stay == 0 then drop(function(holder) return holder.id == id end) end
 if queued or before ~= '' then leave_line(before .. id .. ' ') end
 if found == 0 and not queued then
   local broken = redis.call('HGET', KEYS[3], 'b' .. id)

@@ -1,8 +1,14 @@
--- ARGV: id, ttl. Returns 1 if it is held, else why not.
+-- ARGV: id, ttl, and where another keeper made the claim, the keeper whose it is from now on.
+-- Returns 1 if it is held, else why not.
 local value = redis.call('GET', KEYS[1])
 local letter = value and string.byte(value)
 if (letter == 88 or letter == 89) and string.sub(value, 2, #ARGV[1] + 2) == ARGV[1] .. '\n' then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if ARGV[3] then
+    value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)%x+', '%1' .. ARGV[3], 1)
+    redis.call('SET', KEYS[1], value, 'PX', ARGV[2])
+  else
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
   return 1
 end
 if letter == 77 then
@@ -11,6 +17,7 @@ if letter == 77 then
     local clock = redis.call('TIME')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local to = string.find(held, '\n', 1, true)
+    if ARGV[3] then held = string.gsub(held, '^(%d+\n%x+\n%d+\n%d+\n)%x+', '%1' .. ARGV[3], 1) end
     if tonumber(string.sub(held, 1, to - 1)) > now then
       local ttl = tonumber(ARGV[2])
       -- The expiries first: at maxmemory Redis lets a script go on once it has written.

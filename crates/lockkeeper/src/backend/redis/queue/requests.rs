@@ -1,55 +1,52 @@
-//! What can be asked of the queue, each in one script.
+//! Every request of the queue, each one script and one function, parsing included.
+//!
+//! | function | script | what it does |
+//! |---|---|---|
+//! | [`ask`](Requests::ask) | `ask.lua`, `ask_full.lua` | takes the name, or joins its queue |
+//! | [`renew`](Requests::renew) | `renew.lua` | gives a claim its whole ttl again |
+//! | [`release`](Requests::release) | `release.lua`, `release_full.lua` | gives it back, and lets the next in |
+//! | [`hand_over`](Requests::hand_over) | `hand_over.lua`, `hand_over_full.lua` | tells of a local hand-over |
+//! | [`leave`](Requests::leave) | `leave.lua` | leaves the queue |
+//! | [`heartbeat`](Requests::heartbeat) | `heartbeat.lua` | keeps this keeper's waiters alive, looks at the name |
+//! | [`disown`](Requests::disown) | `disown.lua` | removes claims that nobody has |
+//! | [`break_hold`](Requests::break_hold) | `break.lua` | takes a claim from its holder |
+//! | [`show`](Requests::show) | `show.lua` | who holds and who waits |
 
-use super::{Place, Shared, flags, strange};
-use crate::backend::redis::key::Keys;
-use crate::backend::redis::script::{Places, Script};
-use crate::backend::redis::tenure::{Bid, Step};
-use crate::backend::{Claim, LossReason, Mode};
+use super::last_tokens::LastTokens;
+use super::local_handover::Step;
+use super::own_claims::Owned;
+use super::record::{code_of, mode_of};
+use super::scripts::Scripts;
+use crate::backend::redis::client::Client;
+use crate::backend::redis::error::unexpected;
+use crate::backend::redis::keys::Keys;
+use crate::backend::redis::value::{ids, number, span, text, token_of};
+use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Name, Standing};
 use crate::error::Result;
 use redis::Value;
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Where a claim is in Redis: the keys of its name, and its id.
 #[derive(Debug)]
-pub(super) struct Scripts {
-    pub(super) ask: Script,
-    pub(super) release: Script,
-    pub(super) succeed: Script,
-    pub(super) renew: Script,
-    pub(super) leave: Script,
-    pub(super) beat: Script,
-    pub(super) disown: Script,
-    pub(super) break_hold: Script,
-    pub(super) show: Script,
+pub(super) struct Entry {
+    pub(super) keys: Keys,
+    pub(super) id: String,
+    /// Keeps it among this keeper's claims; `None` for one that is only withdrawn.
+    pub(super) owned: Option<Arc<Owned>>,
 }
 
-impl Scripts {
-    pub(super) fn new(prefix: &str) -> Self {
-        // As a Lua literal: the prefix comes from the URL.
-        let prefix = prefix.replace('\\', "\\\\").replace('\'', "\\'");
-        let library = include_str!("lib.lua").replace("@PREFIX@", &prefix);
-        // Held or kept free by the lock's own key, while nobody waits: then the others do not exist.
-        let first_is_enough = "string.find(redis.call('GET', KEYS[1]) or '', '^[XF]')";
-        let whole = |code: &str| Script::of(Places { all: 3, keys: 3, first_is_enough }, code);
-        // The common cases first: they return before the rest is even set up.
-        let quick = |quick: &str, slow: &str| {
-            whole(&format!("{}{library}{slow}", quick.replace("@PREFIX@", &prefix)))
-        };
-        let telling =
-            |one: &str, slow: &str| quick(&[include_str!("heirs.lua"), one].concat(), slow);
-        let plain = |body: &str| whole(&format!("{library}{body}"));
-        Self {
-            ask: quick(include_str!("ask.lua"), include_str!("ask_slowly.lua")),
-            release: telling(include_str!("release.lua"), include_str!("release_slowly.lua")),
-            succeed: telling(include_str!("succeed.lua"), include_str!("succeed_slowly.lua")),
-            renew: whole(include_str!("renew.lua")),
-            leave: plain(include_str!("leave.lua")),
-            beat: plain(include_str!("beat.lua")),
-            disown: plain(include_str!("disown.lua")),
-            break_hold: plain(include_str!("break.lua")),
-            show: plain(include_str!("show.lua")),
-        }
-    }
+/// What a claim stands in the queue with.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) ttl: Duration,
+    /// What is written of it in Redis, from the keeper on.
+    pub(super) record: String,
+    /// Whether it can take part in a local hand-over: it is exclusive, and its owner cannot enter
+    /// again.
+    pub(super) alone: bool,
 }
 
 /// What became of asking for a name.
@@ -59,7 +56,7 @@ pub(super) enum Asked {
     Busy,
     Queued {
         place: usize,
-        /// Until someone ahead may be over.
+        /// Until the first claim ahead may expire.
         next: Duration,
         /// Below every token granted from now on.
         stamp: u64,
@@ -71,27 +68,55 @@ pub(super) enum Asked {
 /// What became of leaving the queue.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// It was number so many; 0 if it was not there.
+    /// The place it had; 0 if it was not in the queue.
     From(usize),
     /// It had been granted meanwhile.
     Granted(u64),
 }
 
-/// What became of passing a name on.
+/// What became of telling Redis of a hand-over.
 #[derive(Debug)]
-pub(super) enum Succeeded {
-    /// The store has the heir, and these of its keeper next in line, if that was asked.
-    Before(Vec<String>),
-    /// It was not there to be passed on.
-    Not(LossReason),
-    /// So it looks, but it may have been passed on before, and be over.
+pub(super) enum HandedOver {
+    /// Redis has the successor on record, and these of its keeper next in the queue, if that was
+    /// asked.
+    OnRecord(Vec<String>),
+    /// No predecessor had the name.
+    Lost(LossReason),
+    /// So it looks; but the step may have been carried out before, and the successor be over.
     Unknown,
 }
 
-/// What a sign of life found.
+/// A claim of this keeper whose turn it is, by the answer to a request sent at `since`.
 #[derive(Debug)]
-pub(super) struct Beat {
-    /// Whether the one before was recent enough.
+pub(super) struct Promoted {
+    pub(super) id: String,
+    pub(super) token: u64,
+    pub(super) since: Moment,
+    /// This keeper's claims that are next in the queue.
+    pub(super) successors: Vec<String>,
+}
+
+/// What became of giving a claim back.
+#[derive(Debug, Default)]
+pub(super) struct Released {
+    /// Claims of this keeper whose turn it is now, to be woken.
+    pub(super) next: Vec<Promoted>,
+    /// Why Redis did not have the claim any more.
+    pub(super) lost: Option<LossReason>,
+}
+
+/// What Redis may not have heard of a claim that is given back: it was handed over locally.
+#[derive(Debug)]
+pub(super) struct Unheard<'a> {
+    pub(super) token: u64,
+    /// The claims that may be on record in its place.
+    pub(super) predecessors: &'a [String],
+}
+
+/// What a heartbeat found.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Whether the heartbeat before was recent enough.
     pub(super) was_alive: bool,
     pub(super) next: Duration,
     pub(super) stamp: u64,
@@ -101,25 +126,53 @@ pub(super) struct Beat {
     pub(super) waiting: Option<HashSet<String>>,
 }
 
-impl Shared {
-    pub(super) fn bid(&self, claim: &Claim, id: &str) -> Bid {
+/// Sends the requests of one keeper.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) client: Client,
+    pub(super) prefix: String,
+    /// This keeper's own name in Redis: its waiters live and die with it.
+    keeper: String,
+    barging: bool,
+    scripts: Scripts,
+    pub(super) last_tokens: LastTokens,
+    /// How many requests had to be told from their repetition.
+    numbered: AtomicU64,
+}
+
+impl Requests {
+    pub(super) fn new(client: Client, prefix: String, keeper: String, barging: bool) -> Self {
+        let scripts = Scripts::new(&prefix);
+        let (last_tokens, numbered) = Default::default();
+        Self { client, prefix, keeper, barging, scripts, last_tokens, numbered }
+    }
+
+    /// Whether newcomers may take a free name before those that wait.
+    pub(super) fn is_barging(&self) -> bool {
+        self.barging
+    }
+
+    /// The claim as it stands in the queue.
+    pub(super) fn request(&self, claim: &Claim, id: &str) -> Request {
         let (mode, ttl) = (code_of(claim.mode), claim.ttl.as_millis());
         let (keeper, owner, note) = (&self.keeper, &claim.owner, &claim.note);
-        let identity = one_line(&claim.identity);
+        let identity = claim.identity.replace(char::is_control, " ");
         let record = format!("{keeper}\n{mode}\n{ttl}\n{owner}\n{identity}\n{note}");
-        // To be vouched for by replicas takes a word from the store.
+        // Not where replicas were asked for: to have them takes an answer of Redis.
         let alone = claim.mode == Mode::Exclusive
             && owner.id() == id
             && !self.barging
-            && !self.link.asks_replicas();
-        Bid { ttl: claim.ttl, record, alone }
+            && !self.client.asks_replicas();
+        Request { ttl: claim.ttl, record, alone }
     }
 
+    /// Takes the name if it is free and nobody is before the claim; else, if it `may_queue`, joins
+    /// the queue. `again` says that it was asked for before.
     pub(super) async fn ask(
         &self,
         claim: &Claim,
-        Place { keys, id, .. }: &Place,
-        bid: &Bid,
+        Entry { keys, id, .. }: &Entry,
+        request: &Request,
         may_queue: bool,
         again: bool,
     ) -> Result<Asked> {
@@ -127,13 +180,13 @@ impl Shared {
         let exclusive = claim.mode == Mode::Exclusive;
         let first = flags([exclusive, may_queue, again, self.barging]);
         let repeated = flags([exclusive, may_queue, true, self.barging]);
-        let known = self.known.of(&keys.lock).to_string();
+        let known = self.last_tokens.of(&keys.lock).to_string();
         let arguments =
-            [id.as_bytes(), ttl.as_bytes(), bid.record.as_bytes(), &first, known.as_bytes()];
+            [id.as_bytes(), ttl.as_bytes(), request.record.as_bytes(), &first, known.as_bytes()];
         let mut repeatedly = arguments;
         repeatedly[3] = &repeated;
         let script = &self.scripts.ask;
-        let answer = self.link.call_safely(script, &keys.all(), &arguments, &repeatedly).await?;
+        let answer = self.client.call_safely(script, &keys.all(), &arguments, &repeatedly).await?;
         let asked = match &answer {
             Value::Array(words) => match (&words[..], words.first().and_then(text)) {
                 (_, Some("busy")) => Some(Asked::Busy),
@@ -145,45 +198,93 @@ impl Shared {
             },
             answer => token_of(answer).map(Asked::Granted),
         };
-        asked.ok_or_else(|| strange(&answer))
+        asked.ok_or_else(|| unexpected(&answer))
     }
 
-    /// Tells that the name was passed on, to be kept for `span`.
-    pub(super) async fn succeed(
+    /// Gives the claim its whole ttl again, if it is still held. With `adopt`, it is this keeper's
+    /// from then on: another keeper made it.
+    pub(super) async fn renew(
         &self,
-        keys: &Keys,
-        step: &Step,
-        bid: &Bid,
-        token: u64,
-        span: Duration,
-    ) -> Result<Succeeded> {
-        let (token, span) = (token.to_string(), span.as_millis().to_string());
-        let (id, before) = (step.heir.as_bytes(), with_blanks(&step.before));
-        let first = flags([step.asks_for_heirs, false]);
-        let repeated = flags([step.asks_for_heirs, true]);
-        let (record, before) = (bid.record.as_bytes(), before.as_bytes());
-        let arguments = [id, token.as_bytes(), span.as_bytes(), record, before, &first];
-        let mut again = arguments;
-        again[5] = &repeated;
-        let (script, keys) = (&self.scripts.succeed, keys.all());
-        let answer = self.link.call_telling(script, &keys, &arguments, &again).await?;
-        match &answer {
-            Value::Array(heirs) => {
-                ids(heirs).map(Succeeded::Before).ok_or_else(|| strange(&answer))
-            }
-            Value::Int(0) => Ok(Succeeded::Not(LossReason::Gone)),
-            Value::Int(1) => Ok(Succeeded::Unknown),
-            Value::BulkString(reason) => {
-                let reason = String::from_utf8_lossy(reason).into_owned();
-                Ok(Succeeded::Not(LossReason::Broken { reason }))
-            }
-            _ => Err(strange(&answer)),
+        Entry { keys, id, .. }: &Entry,
+        ttl: Duration,
+        adopt: bool,
+    ) -> Result<Standing> {
+        let ttl = ttl.as_millis().to_string();
+        let arguments = [id.as_bytes(), ttl.as_bytes(), self.keeper.as_bytes()];
+        let arguments = &arguments[..if adopt { 3 } else { 2 }];
+        let script = &self.scripts.renew;
+        match self.client.call_safely(script, &keys.all(), arguments, arguments).await? {
+            Value::Int(1) => Ok(Standing::Held),
+            Value::Array(words) => Ok(Standing::Lost(match &words[..] {
+                [_, Value::BulkString(reason)] => broken(reason),
+                _ => LossReason::Gone,
+            })),
+            other => Err(unexpected(&other)),
         }
     }
 
-    pub(super) async fn leave(&self, Place { keys, id, .. }: &Place) -> Result<Left> {
+    /// Gives the claim back, once `stay` has passed. With `may_be_queued` it is withdrawn, wherever
+    /// it is, and its absence means nothing.
+    pub(super) async fn release(
+        &self,
+        Entry { keys, id, .. }: &Entry,
+        stay: Duration,
+        may_be_queued: bool,
+        unheard: Option<Unheard<'_>>,
+    ) -> Result<Released> {
+        let stay = stay.as_millis().to_string();
+        // In a cluster a command is repeated that was not answered, and the grants that the first
+        // answer told of would be lost: there they come by message.
+        let hears = if self.client.connector.is_cluster() { "" } else { &self.keeper };
+        let terms = |flag: u8| [&[flag], &flags([self.barging])[..], hears.as_bytes()].concat();
+        let first = terms(if may_be_queued { b'1' } else { b'0' });
+        let repeated = terms(if may_be_queued { b'1' } else { b'2' });
+        let said = |Unheard { token, predecessors }| (token.to_string(), with_blanks(predecessors));
+        let (token, predecessors) = unheard.map(said).unwrap_or_default();
+        let arguments =
+            [id.as_bytes(), stay.as_bytes(), &first, token.as_bytes(), predecessors.as_bytes()];
+        let mut again = arguments;
+        again[2] = &repeated;
+        let count = if predecessors.is_empty() { 3 } else { 5 };
+        let (script, keys, sent) = (&self.scripts.release, keys.all(), Moment::now());
+        let answer = self.client.call_telling(script, &keys, &arguments[..count], &again[..count]);
+        Ok(released(&answer.await?, sent))
+    }
+
+    /// Tells Redis of a local hand-over; the successor is kept for `span`.
+    pub(super) async fn hand_over(
+        &self,
+        keys: &Keys,
+        step: &Step,
+        request: &Request,
+        token: u64,
+        span: Duration,
+    ) -> Result<HandedOver> {
+        let (token, span) = (token.to_string(), span.as_millis().to_string());
+        let (id, predecessors) = (step.successor.as_bytes(), with_blanks(&step.predecessors));
+        let first = flags([step.asks_for_successors, false]);
+        let repeated = flags([step.asks_for_successors, true]);
+        let (record, predecessors) = (request.record.as_bytes(), predecessors.as_bytes());
+        let arguments = [id, token.as_bytes(), span.as_bytes(), record, predecessors, &first];
+        let mut again = arguments;
+        again[5] = &repeated;
+        let (script, keys) = (&self.scripts.hand_over, keys.all());
+        let answer = self.client.call_telling(script, &keys, &arguments, &again).await?;
+        match &answer {
+            Value::Array(successors) => {
+                ids(successors).map(HandedOver::OnRecord).ok_or_else(|| unexpected(&answer))
+            }
+            Value::Int(0) => Ok(HandedOver::Lost(LossReason::Gone)),
+            Value::Int(1) => Ok(HandedOver::Unknown),
+            Value::BulkString(reason) => Ok(HandedOver::Lost(broken(reason))),
+            _ => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Leaves the queue, unless the claim was granted meanwhile.
+    pub(super) async fn leave(&self, Entry { keys, id, .. }: &Entry) -> Result<Left> {
         let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
-        let answer = self.link.call_safely(script, &keys.all(), &arguments, &arguments).await?;
+        let answer = self.client.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {
             Value::Int(_) => token_of(&answer).map(Left::Granted),
             Value::Array(words) => {
@@ -191,16 +292,18 @@ impl Shared {
             }
             _ => None,
         };
-        left.ok_or_else(|| strange(&answer))
+        left.ok_or_else(|| unexpected(&answer))
     }
 
-    pub(super) async fn beat(&self, keys: &Keys, call_the_roll: bool) -> Result<Beat> {
-        let call_the_roll = flags([call_the_roll]);
-        let arguments = [self.keeper.as_bytes(), &call_the_roll];
-        let answer = self.link.call(&self.scripts.beat, &keys.all(), &arguments).await?;
-        let Value::Array(words) = &answer else { return Err(strange(&answer)) };
+    /// Shows that this keeper's waiters live, and looks at the name. With `audit`, tells which of
+    /// them are in the queue, and asks other keepers whether they still have what they hold.
+    pub(super) async fn heartbeat(&self, keys: &Keys, audit: bool) -> Result<Look> {
+        let audit = flags([audit]);
+        let arguments = [self.keeper.as_bytes(), &audit];
+        let answer = self.client.call(&self.scripts.heartbeat, &keys.all(), &arguments).await?;
+        let Value::Array(words) = &answer else { return Err(unexpected(&answer)) };
         let [alive, next, stamp, Value::Array(held), waiting @ ..] = &words[..] else {
-            return Err(strange(&answer));
+            return Err(unexpected(&answer));
         };
         let parsed = || {
             let waiting = match waiting {
@@ -210,7 +313,7 @@ impl Shared {
             let held = held.chunks_exact(3).map(|held| {
                 Some((text(&held[0])?.to_owned(), token_of(&held[1]), span(&held[2])?))
             });
-            Some(Beat {
+            Some(Look {
                 was_alive: number(alive)? == 1,
                 next: span(next)?,
                 stamp: number(stamp)?,
@@ -218,20 +321,69 @@ impl Shared {
                 waiting,
             })
         };
-        parsed().ok_or_else(|| strange(&answer))
+        parsed().ok_or_else(|| unexpected(&answer))
     }
 
     /// Removes claims that this keeper does not have any more.
-    pub(super) async fn disown(&self, keys: &[&str; 3], strays: &[String]) -> Result<()> {
+    pub(super) async fn disown(&self, keys: &Keys, strays: &[String]) -> Result<()> {
         let ids = with_blanks(strays);
         let arguments = [self.keeper.as_bytes(), ids.as_bytes()];
-        let removed = self.link.call(&self.scripts.disown, keys, &arguments).await?;
-        tracing::debug!(key = keys[0], ?removed, "claims that nobody has any more");
+        let removed = self.client.call(&self.scripts.disown, &keys.all(), &arguments).await?;
+        tracing::debug!(key = keys.lock, ?removed, "claims that nobody has any more");
         Ok(())
+    }
+
+    /// Takes the claims with `token` from their holder; whether there were any.
+    pub(super) async fn break_hold(
+        &self,
+        name: &Name,
+        token: FencingToken,
+        reason: &str,
+    ) -> Result<bool> {
+        let keys = Keys::new(&self.prefix, name);
+        let token = token.to_string();
+        // So that a repetition gets the same answer.
+        let number = self.numbered.fetch_add(1, Ordering::Relaxed);
+        let request = format!("{}{number:x}", self.keeper);
+        let arguments = [token.as_bytes(), reason.as_bytes(), request.as_bytes()];
+        match self.client.call(&self.scripts.break_hold, &keys.all(), &arguments).await? {
+            Value::Int(broken) => Ok(broken > 0),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Who holds and who waits, as [`inspect`](super::inspect) reads it; without those that wait
+    /// unless `waiters`, since they may be many.
+    pub(super) async fn show(&self, name: &Name, waiters: bool) -> Result<Value> {
+        let keys = Keys::new(&self.prefix, name);
+        let arguments: &[&[u8]] = if waiters { &[] } else { &[b"1"] };
+        self.client.call(&self.scripts.show, &keys.all(), arguments).await
     }
 }
 
-impl Beat {
+/// The answer to a release that was sent at `since`.
+fn released(answer: &Value, since: Moment) -> Released {
+    let lost = |reason| Released { next: Vec::new(), lost: Some(reason) };
+    let words = match answer {
+        Value::Array(words) => words,
+        Value::Int(0) => return lost(LossReason::Gone),
+        Value::BulkString(reason) => return lost(broken(reason)),
+        _ => return Released::default(),
+    };
+    let granted = words.chunks_exact(2);
+    let (mut successors, lost) = match granted.remainder() {
+        [Value::Array(successors)] => (ids(successors).unwrap_or_default(), None),
+        [Value::Int(0)] => (Vec::new(), Some(LossReason::Gone)),
+        _ => (Vec::new(), None),
+    };
+    let next = granted.filter_map(|granted| {
+        let (id, token) = (text(&granted[0])?.to_owned(), token_of(&granted[1])?);
+        Some(Promoted { id, token, since, successors: std::mem::take(&mut successors) })
+    });
+    Released { next: next.collect(), lost }
+}
+
+impl Look {
     /// Every claim that is said to be this keeper's.
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         let held = self.held.iter().map(|(id, ..)| id.as_str());
@@ -239,66 +391,21 @@ impl Beat {
     }
 }
 
-pub(super) fn ids<C: FromIterator<String>>(values: &[Value]) -> Option<C> {
-    values.iter().map(|id| text(id).map(str::to_owned)).collect()
-}
-
-/// Each with a blank behind it, by which a script finds whole ones only.
-pub(super) fn with_blanks(ids: &[String]) -> String {
-    ids.iter().flat_map(|id| [id, " "]).collect()
-}
-
 fn queued(place: &Value, next: &Value, stamp: &Value) -> Option<Asked> {
     let place = usize::try_from(number(place)?).ok()?;
     Some(Asked::Queued { place, next: span(next)?, stamp: number(stamp)? })
 }
 
-/// How a mode is written in the store.
-pub(super) fn code_of(mode: Mode) -> String {
-    match mode {
-        Mode::Exclusive => "x".to_owned(),
-        Mode::Shared => "s".to_owned(),
-        Mode::Permit { of } => format!("p{of}"),
-    }
+fn broken(reason: &[u8]) -> LossReason {
+    LossReason::Broken { reason: String::from_utf8_lossy(reason).into_owned() }
 }
 
-pub(super) fn mode_of(code: &str) -> Option<Mode> {
-    match code.split_at_checked(1)? {
-        ("x", "") => Some(Mode::Exclusive),
-        ("s", "") => Some(Mode::Shared),
-        ("p", of) => Some(Mode::Permit { of: of.parse().ok()? }),
-        _ => None,
-    }
+/// Each with a blank behind it, by which a script finds whole ids only.
+fn with_blanks(ids: &[String]) -> String {
+    ids.iter().flat_map(|id| [id, " "]).collect()
 }
 
-pub(super) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
-}
-
-pub(super) fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        other => text(other)?.parse().ok(),
-    }
-}
-
-/// A token; none is so large that others could not count that far.
-pub(super) fn token_of(value: &Value) -> Option<u64> {
-    number(value).filter(|token| *token < 1 << 53)
-}
-
-/// Milliseconds; what is over already is none.
-pub(super) fn span(value: &Value) -> Option<Duration> {
-    match value {
-        Value::Int(millis) => Some(Duration::from_millis(u64::try_from(*millis).unwrap_or(0))),
-        _ => None,
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+/// Yes and no, a letter each.
+fn flags<const N: usize>(set: [bool; N]) -> [u8; N] {
+    set.map(|set| if set { b'1' } else { b'0' })
 }

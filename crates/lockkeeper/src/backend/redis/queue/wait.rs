@@ -1,11 +1,25 @@
 //! Waiting in the queue.
+//!
+//! ```text
+//!            ask: queued
+//!                 │            ┌──────────── AskAgain ◄───────────┐
+//!                 ▼            ▼                                  │
+//!   ┌────────► waiting ─── ask again: queued                      │
+//!   │             │                                               │
+//!   │   wakeup ───┼──► HandedOver ───────────────────────► granted
+//!   │             ├──► Granted, Found ── enough time left ─► granted
+//!   │             │                └─── else renew ── held ─► granted, lost ─► AskAgain
+//!   │   patience ─┴──► leave ── was granted meanwhile ─────► granted
+//!   │                     └──── left ──────────────────────► None
+//!   └─ heartbeat: this keeper's waiters live; what was missed becomes a wakeup
+//! ```
 
-use super::scripts::{Asked, Left};
-use super::{Got, Place, Queue, Shared};
-use crate::backend::redis::key::Keys;
-use crate::backend::redis::roll::{Called, Seen};
-use crate::backend::redis::tenure::{Heard, Inheritance, Tenure, Vouched};
-use crate::backend::redis::vigil::Vigil;
+use super::heartbeat::Heartbeat;
+use super::local_handover::{Chain, Contact, Handover, Validity};
+use super::requests::{Asked, Entry, Left, Request};
+use super::waiters::{HEARTBEAT, LastSeen, Waiting, Wakeup};
+use super::{Granted, Queue, Shared};
+use crate::backend::redis::keys::Keys;
 use crate::backend::{Claim, Grant, Moment, Patience, Standing};
 use crate::error::{Error, Result};
 use std::convert::Infallible;
@@ -13,300 +27,284 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a waiter counts as alive after a sign of life of its keeper; `LIFE` in the scripts.
-/// The most that a dead waiter costs the one behind it.
+/// How long a waiter counts as alive after a heartbeat of its keeper; `LIFE` in the scripts. The
+/// most that a dead waiter costs the one behind it.
 pub(super) const LIFE: Duration = Duration::from_secs(2);
-/// A sign of life is given this often.
-const BEAT: Duration = Duration::from_millis(600);
-/// Later by this much, what ends then has ended.
+/// Later by this much, a claim that expires then has expired.
 const A_MOMENT: Duration = Duration::from_millis(1);
-/// The roll of those who wait is called this often, should everything else have failed one.
-const ROLL_CALL: Duration = Duration::from_secs(10);
-/// How long Redis may be away before those who wait are told.
-const FORBEARANCE: Duration = Duration::from_secs(10);
+/// The waiters are compared with the whole queue this often, should everything else have failed one.
+const AUDIT: Duration = Duration::from_secs(10);
+/// How long Redis may be away before those that wait are told.
+const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
+
+/// The first answer, when it was asked for, and where the wakeup arrives.
+type First = (Result<Asked>, Moment, oneshot::Receiver<Wakeup>);
+
+enum Outcome {
+    Granted(Granted),
+    /// The patience is over, and the claim is out of the queue.
+    Left,
+    AskAgain,
+}
 
 impl Queue {
-    /// Asks, and waits for its turn if it must.
-    pub(super) async fn wait(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
-        let place = self.shared.own_place(claim);
-        let vigil = self.shared.roll.vigil(&place.keys.lock, || Vigil::new(BEAT));
-        let mut ended = Ended { vigil: &vigil, by_itself: false };
-        let outcome = self.wait_at(place, claim, patience, &vigil).await;
-        ended.by_itself = true;
-        outcome
-    }
-
-    async fn wait_at(
+    /// Waits for the claim's turn after the first request for it, asking again where that is needed.
+    pub(super) async fn wait(
         &self,
-        place: Place,
         claim: &Claim,
+        entry: Entry,
+        request: Arc<Request>,
         patience: &Patience,
-        vigil: &Arc<Vigil>,
+        waiting: &Waiting<'_>,
+        first: First,
     ) -> Result<Option<Grant>> {
         let shared = &*self.shared;
-        let bid = Arc::new(shared.bid(claim, &place.id));
+        let heartbeat = &waiting.heartbeat;
+        let (mut asked, mut sent, mut woken) = first;
         let mut again = false;
         loop {
-            let sent = Moment::now();
-            let first = (!again).then_some(Seen { sent, stamp: 0 });
-            let forget = Forget { shared, id: &place.id };
-            let mut called = shared.roll.expect(&place.id, vigil, &bid, first);
-            let refused = match shared.ask(claim, &place, &bid, true, again).await {
+            let refused = match asked {
                 Ok(Asked::Granted(token)) => {
-                    vigil.granted(token);
-                    drop(forget);
-                    return Ok(Some(self.grant(place, bid, Got::by_asking(token, sent, claim))));
+                    heartbeat.granted(token);
+                    waiting.forget();
+                    let granted = Granted::by_asking(token, sent, claim);
+                    return Ok(Some(self.grant(entry, request, granted)));
                 }
                 Ok(Asked::Busy) => return Ok(None),
                 Ok(Asked::Uncovered(mode)) => Some(mode.upgrade_refused(&claim.name, claim.mode)),
-                Ok(Asked::Queued { place: number, next, stamp }) => {
-                    shared.roll.seen_waiting(&place.id, Seen { sent, stamp });
-                    patience.queued(number);
-                    // To ask is a sign of life.
-                    vigil.next_sign_in(BEAT, LIFE / 2);
-                    if next < BEAT {
-                        vigil.look_within(next + A_MOMENT);
+                Ok(Asked::Queued { place, next, stamp }) => {
+                    shared.waiters.seen_waiting(&entry.id, LastSeen { sent, stamp });
+                    patience.queued(place);
+                    // To ask counts as a heartbeat.
+                    heartbeat.sent(HEARTBEAT, LIFE / 2);
+                    if next < HEARTBEAT {
+                        heartbeat.look_within(next + A_MOMENT);
                     }
                     None
                 }
-                // Away for a moment: as patient as whoever has the watch.
+                // Away for a moment: as patient as the heartbeat is.
                 Err(error)
-                    if again && error.is_retryable() && vigil.silent_for() <= FORBEARANCE =>
+                    if again
+                        && error.is_retryable()
+                        && heartbeat.silent_for() <= TOLERATED_SILENCE =>
                 {
                     tracing::debug!(%error, "no answer while waiting");
-                    vigil.look_within(BEAT / 4);
+                    heartbeat.look_within(HEARTBEAT / 4);
                     None
                 }
                 Err(error) => Some(error),
             };
-            let turn = match refused {
+            let outcome = match refused {
                 Some(error) => Err(error),
-                None => self.turn(claim, &place, patience, vigil, &mut called).await,
+                None => self.outcome(claim, &entry, patience, waiting, &mut woken).await,
             };
-            let turn = match turn {
-                Err(error) => match self.last_word(&place, &mut called).await {
-                    Some(got) => Turn::Granted(got),
+            let outcome = match outcome {
+                Err(error) => match last_wakeup(waiting, &mut woken).await {
+                    Some(granted) => Outcome::Granted(granted),
                     None => return Err(error),
                 },
-                Ok(turn) => turn,
+                Ok(outcome) => outcome,
             };
-            match turn {
-                Turn::Granted(got) => {
-                    drop(forget);
-                    return Ok(Some(self.grant(place, bid, got)));
+            match outcome {
+                Outcome::Granted(granted) => {
+                    waiting.forget();
+                    return Ok(Some(self.grant(entry, request, granted)));
                 }
-                Turn::Over => return Ok(None),
-                Turn::AskAgain => again = true,
+                Outcome::Left => return Ok(None),
+                Outcome::AskAgain => {}
             }
+            again = true;
+            waiting.forget();
+            sent = Moment::now();
+            woken = waiting.expect(None);
+            asked = shared.requests.ask(claim, &entry, &request, true, true).await;
         }
     }
 
-    async fn turn(
+    /// Waits for a wakeup or the end of the patience; sends the heartbeat meanwhile, if it is this
+    /// waiter's part to do so.
+    async fn outcome(
         &self,
         claim: &Claim,
-        place: &Place,
+        entry: &Entry,
         patience: &Patience,
-        vigil: &Arc<Vigil>,
-        called: &mut oneshot::Receiver<Called>,
-    ) -> Result<Turn> {
+        waiting: &Waiting<'_>,
+        woken: &mut oneshot::Receiver<Wakeup>,
+    ) -> Result<Outcome> {
+        let heartbeat = &waiting.heartbeat;
         tokio::select! {
             biased;
-            called = &mut *called => self.granted(claim, place, vigil, called).await,
+            wakeup = &mut *woken => self.woken(claim, entry, heartbeat, wakeup).await,
             () = patience.over() => {
-                if let Some(got) = self.last_word(place, called).await {
-                    return Ok(Turn::Granted(got));
+                if let Some(granted) = last_wakeup(waiting, woken).await {
+                    return Ok(Outcome::Granted(granted));
                 }
                 let sent = Moment::now();
-                match self.shared.leave(place).await? {
+                match self.shared.requests.leave(entry).await? {
                     Left::Granted(token) => {
-                        vigil.granted(token);
-                        Ok(Turn::Granted(Got::by_asking(token, sent, claim)))
+                        heartbeat.granted(token);
+                        Ok(Outcome::Granted(Granted::by_asking(token, sent, claim)))
                     }
-                    Left::From(number) => {
-                        if number > 0 {
-                            patience.queued(number);
+                    Left::From(place) => {
+                        if place > 0 {
+                            patience.queued(place);
                         }
-                        Ok(Turn::Over)
+                        Ok(Outcome::Left)
                     }
                 }
             }
-            error = self.shared.keep_watch(vigil, &place.keys) => Err(error),
+            error = self.shared.keep_alive(heartbeat, &entry.keys) => Err(error),
         }
     }
 
-    /// Has nothing passed on to one that gives up. If that just happened, it is had: the store was
-    /// told, and to give up would not undo that.
-    async fn last_word(
-        &self,
-        place: &Place,
-        called: &mut oneshot::Receiver<Called>,
-    ) -> Option<Got> {
-        if self.shared.roll.forget(&place.id) || called.is_terminated() {
-            return None;
-        }
-        // Whoever took it off the roll tells it in the same breath.
-        match called.await {
-            Ok(Called::Inherited(inheritance)) => Some(inheritance.into()),
-            _ => None,
-        }
-    }
-
-    /// Makes sure that what we were told is so, where too much time has passed to be certain.
-    async fn granted(
+    /// What a wakeup comes to. A grant is confirmed first where too much time has passed to be
+    /// certain of it.
+    async fn woken(
         &self,
         claim: &Claim,
-        place: &Place,
-        vigil: &Arc<Vigil>,
-        called: Result<Called, oneshot::error::RecvError>,
-    ) -> Result<Turn> {
-        let (token, sent, valid_for, heirs) = match called {
-            Ok(Called::Inherited(inheritance)) => return Ok(Turn::Granted(inheritance.into())),
-            Ok(Called::Granted { token, seen, heirs }) => (token, seen, claim.ttl.min(LIFE), heirs),
-            Ok(Called::Found { token, sent, left }) => {
+        entry: &Entry,
+        heartbeat: &Arc<Heartbeat>,
+        wakeup: Result<Wakeup, oneshot::error::RecvError>,
+    ) -> Result<Outcome> {
+        let (token, sent, valid_for, successors) = match wakeup {
+            Ok(Wakeup::HandedOver(handover)) => return Ok(Outcome::Granted(handover.into())),
+            Ok(Wakeup::Granted { token, seen, successors }) => {
+                (token, seen, claim.ttl.min(LIFE), successors)
+            }
+            Ok(Wakeup::Found { token, sent, left }) => {
                 (token, sent, claim.ttl.min(left), Vec::new())
             }
-            Ok(Called::AskAgain) | Err(_) => return Ok(Turn::AskAgain),
+            Ok(Wakeup::AskAgain) | Err(_) => return Ok(Outcome::AskAgain),
         };
-        let heard = Heard { sent, ..self.shared.roll.hears() };
-        let tenure = (!heirs.is_empty())
-            .then(|| Arc::new(Tenure::new(&place.id, heirs, vigil.clone(), heard)));
+        let contact = Contact { sent, ..self.shared.waiters.contact() };
+        let chain = (!successors.is_empty())
+            .then(|| Arc::new(Chain::new(&entry.id, successors, heartbeat.clone(), contact)));
+        let requests = &self.shared.requests;
         let left = (sent + valid_for).remaining();
-        if left > claim.ttl.min(LIFE) / 2 && !self.shared.link.asks_replicas() {
-            return Ok(Turn::Granted(Got { token, vouched: Vouched { sent, valid_for }, tenure }));
+        if left > claim.ttl.min(LIFE) / 2 && !requests.client.asks_replicas() {
+            let validity = Validity { sent, valid_for };
+            return Ok(Outcome::Granted(Granted { token, validity, chain }));
         }
         let sent = Moment::now();
-        match self.shared.renew(place, claim.ttl).await {
+        match requests.renew(entry, claim.ttl, false).await {
             Ok(Standing::Held | Standing::HeldFor(_)) => {
-                Ok(Turn::Granted(Got { tenure, ..Got::by_asking(token, sent, claim) }))
+                Ok(Outcome::Granted(Granted { chain, ..Granted::by_asking(token, sent, claim) }))
             }
-            Ok(Standing::Lost(_)) => Ok(Turn::AskAgain),
-            // Away for a moment: to ask again waits for it.
-            Err(error) if error.is_retryable() => Ok(Turn::AskAgain),
+            Ok(Standing::Lost(_)) => Ok(Outcome::AskAgain),
+            // Away for a moment: to ask again waits for that.
+            Err(error) if error.is_retryable() => Ok(Outcome::AskAgain),
             Err(error) => Err(error),
         }
     }
 }
 
-impl From<Inheritance> for Got {
-    fn from(Inheritance { token, vouched, tenure }: Inheritance) -> Self {
-        Self { token, vouched, tenure: Some(tenure) }
+/// Takes the claim off the list before it gives up, so that nothing is handed over to it any more.
+/// If that has just happened, the claim has the name: Redis is being told, and to give up would not
+/// undo that.
+async fn last_wakeup(
+    waiting: &Waiting<'_>,
+    woken: &mut oneshot::Receiver<Wakeup>,
+) -> Option<Granted> {
+    if waiting.forget() || woken.is_terminated() {
+        return None;
+    }
+    // The one that took it off the list wakes it without a pause.
+    match woken.await {
+        Ok(Wakeup::HandedOver(handover)) => Some(handover.into()),
+        _ => None,
     }
 }
 
-enum Turn {
-    Granted(Got),
-    Over,
-    AskAgain,
+impl From<Handover> for Granted {
+    fn from(Handover { token, validity, chain }: Handover) -> Self {
+        Self { token, validity, chain: Some(chain) }
+    }
 }
 
 impl Shared {
-    /// Waits for the watch, and keeps it: shows that this keeper's waiters live, and finds out
-    /// what messages may have missed. Ends only when Redis has been away for too long.
-    async fn keep_watch(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
-        // Where turns are short nobody takes the watch only to pass it on: as long as some of this
-        // keeper ask, all of them show that they live.
-        if self.listener.is_listening() {
-            vigil.due().await;
+    /// Waits to become the sender of the heartbeats, and then sends them: shows that this keeper's
+    /// waiters live, and finds out what messages may have missed. Ends only when Redis has been away
+    /// for too long.
+    async fn keep_alive(&self, heartbeat: &Arc<Heartbeat>, keys: &Keys) -> Error {
+        // Where turns are short nobody becomes the sender only to stop again: as long as some of
+        // this keeper ask, that is heartbeat enough.
+        if self.subscriber.is_subscribed() {
+            heartbeat.due().await;
         }
-        let _watch = loop {
+        let _sender = loop {
             tokio::select! {
                 biased;
-                watch = vigil.watch.lock() => break watch,
-                () = vigil.overdue_by(BEAT, BEAT) => {
-                    if let Err(error) = self.look(vigil, keys).await {
+                sender = heartbeat.sender.lock() => break sender,
+                () = heartbeat.overdue_by(HEARTBEAT, HEARTBEAT) => {
+                    if let Err(error) = self.look(heartbeat, keys).await {
                         tracing::debug!(%error, "no answer while waiting");
                     }
                 }
             }
         };
         tokio::select! {
-            error = self.give_signs(vigil, keys) => error,
-            never = self.keep_listening() => match never {},
+            error = self.send_heartbeats(heartbeat, keys) => error,
+            never = self.keep_subscribed() => match never {},
         }
     }
 
-    async fn give_signs(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Error {
+    async fn send_heartbeats(&self, heartbeat: &Arc<Heartbeat>, keys: &Keys) -> Error {
         loop {
-            vigil.due().await;
-            vigil.looking(BEAT);
-            if let Err(error) = self.look(vigil, keys).await {
-                if vigil.silent_for() > FORBEARANCE {
+            heartbeat.due().await;
+            heartbeat.looking(HEARTBEAT);
+            if let Err(error) = self.look(heartbeat, keys).await {
+                if heartbeat.silent_for() > TOLERATED_SILENCE {
                     return error;
                 }
                 tracing::debug!(%error, "no answer while waiting");
-                vigil.look_within(BEAT / 4);
+                heartbeat.look_within(HEARTBEAT / 4);
             }
         }
     }
 
-    /// Beside the signs of life: those come on time also while nothing can be heard.
-    async fn keep_listening(&self) -> Infallible {
+    /// Beside the heartbeats, which come on time also while no messages arrive.
+    async fn keep_subscribed(&self) -> Infallible {
         loop {
-            if let Err(error) = self.listener.ensure().await {
-                tracing::debug!(%error, "nothing can be heard");
+            if let Err(error) = self.subscriber.ensure().await {
+                tracing::debug!(%error, "no messages arrive");
             }
-            (Moment::now() + BEAT).reached().await;
+            (Moment::now() + HEARTBEAT).reached().await;
         }
     }
 
-    async fn look(&self, vigil: &Arc<Vigil>, keys: &Keys) -> Result<()> {
-        self.listener.check_every(ROLL_CALL / 2);
-        let mut members = vigil.members();
+    /// Sends a heartbeat, and wakes the waiters that its answer tells something of.
+    async fn look(&self, heartbeat: &Arc<Heartbeat>, keys: &Keys) -> Result<()> {
+        self.subscriber.check_every(AUDIT / 2);
+        let (requests, waiters) = (&self.requests, &self.waiters);
+        let mut members = heartbeat.members();
         let mut sent = Moment::now();
-        let mut beat = self.beat(keys, vigil.calls_the_roll(ROLL_CALL)).await?;
-        vigil.answered();
-        let mut strays = self.roll.claims.strays(beat.named());
-        // Where there is one there may be more.
-        if !strays.is_empty() && beat.waiting.is_none() {
-            (members, sent) = (vigil.members(), Moment::now());
-            beat = self.beat(keys, true).await?;
-            strays = self.roll.claims.strays(beat.named());
+        let mut look = requests.heartbeat(keys, heartbeat.audit_due(AUDIT)).await?;
+        heartbeat.answered();
+        let mut strays = waiters.claims.strays(look.named());
+        // Where there is one stray there may be more.
+        if !strays.is_empty() && look.waiting.is_none() {
+            (members, sent) = (heartbeat.members(), Moment::now());
+            look = requests.heartbeat(keys, true).await?;
+            strays = waiters.claims.strays(look.named());
         }
         if !strays.is_empty() {
-            self.disown(&keys.all(), &strays).await?;
+            requests.disown(keys, &strays).await?;
         }
         for id in &members {
-            let struck_off = beat.waiting.as_ref().is_some_and(|waiting| !waiting.contains(id));
-            match beat.held.iter().find(|(held, ..)| held == id) {
+            let is_missing = look.waiting.as_ref().is_some_and(|waiting| !waiting.contains(id));
+            match look.held.iter().find(|(held, ..)| held == id) {
                 Some((_, Some(token), left)) => {
-                    let found = Called::Found { token: *token, sent, left: *left };
-                    self.roll.tell(id, found);
+                    waiters.wake(id, Wakeup::Found { token: *token, sent, left: *left });
                 }
-                Some((_, None, _)) => self.roll.tell(id, Called::AskAgain),
-                // Silent for too long: Redis may have struck it off.
-                None if !beat.was_alive || struck_off => self.roll.tell(id, Called::AskAgain),
-                None => self.roll.still_waiting(id, Seen { sent, stamp: beat.stamp }),
+                Some((_, None, _)) => waiters.wake(id, Wakeup::AskAgain),
+                // Silent for too long: Redis may have dropped it.
+                None if !look.was_alive || is_missing => waiters.wake(id, Wakeup::AskAgain),
+                None => waiters.still_waiting(id, LastSeen { sent, stamp: look.stamp }),
             }
         }
-        if beat.next < BEAT {
-            vigil.look_within(beat.next + A_MOMENT);
+        if look.next < HEARTBEAT {
+            heartbeat.look_within(look.next + A_MOMENT);
         }
         Ok(())
-    }
-}
-
-/// Has those who go on waiting look for what is left of one whose task ended.
-struct Ended<'a> {
-    vigil: &'a Vigil,
-    by_itself: bool,
-}
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if !self.by_itself {
-            self.vigil.hurry();
-        }
-    }
-}
-
-/// Takes a waiter off the roll, however its wait ends.
-struct Forget<'a> {
-    shared: &'a Shared,
-    id: &'a str,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.shared.roll.forget(self.id);
     }
 }

@@ -1,60 +1,67 @@
-//! Which claims of this keeper wait, and which are held.
+//! This keeper's claims that wait, and the alarms of those that are held.
+//!
+//! A waiting claim is told once, by a [`Wakeup`], and is off the list with that. Three ways lead
+//! there: a message (a [`Notice`] of the subscriber), an answer to a request of this keeper, or the
+//! next look of the [`Heartbeat`]. Messages can be late, lost or forged, so what a message says counts
+//! only where the claim's [`LastSeen`] shows that it can be true; else it is a reason to ask Redis.
 
-use super::owned::Claims;
-use super::tenure::{Bid, Candidate, Heard, Inheritance};
-use super::vigil::Vigil;
+use super::heartbeat::Heartbeat;
+use super::local_handover::{Contact, Handover, Next};
+use super::own_claims::OwnClaims;
+use super::requests::Request;
+use crate::backend::redis::client::Notice;
 use crate::backend::support::alarms::Alarms;
-use crate::backend::{Alarm, LossReason, Moment};
+use crate::backend::support::sync::lock;
+use crate::backend::{LossReason, Moment};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A grant that is told later than that after the server's clock would have it is not believed.
-/// Clocks are set, and tokens may be ahead of them.
+/// A heartbeat is sent this often.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(600);
+
+/// A token further ahead of the server's clock than that is not believed when a message tells of it.
+/// Not zero: clocks are set, and tokens may be ahead of them.
 const AHEAD: Duration = Duration::from_secs(10);
 
 /// The claims of one keeper, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Roll {
-    pub(super) claims: Arc<Claims>,
-    waiters: Mutex<HashMap<String, Waiter>>,
-    alarms: Alarms,
-    /// Where some wait, by the key of the name.
-    vigils: Mutex<HashMap<String, Weak<Vigil>>>,
-    /// The last that was heard of the server's clock.
-    clock: Mutex<Option<Seen>>,
+pub(super) struct Waiters {
+    pub(super) claims: Arc<OwnClaims>,
+    /// Of the claims that are held.
+    pub(super) alarms: Alarms,
+    waiting: Mutex<HashMap<String, Waiter>>,
+    /// For every name that is waited for, by its key.
+    heartbeats: Mutex<HashMap<String, Weak<Heartbeat>>>,
+    /// The latest that is known of the server's clock.
+    clock: Mutex<Option<LastSeen>>,
     /// How often messages or answers may have been missed.
     breaks: AtomicU64,
     remove: OnceLock<Remove>,
 }
 
-/// Removes a claim from the store that nobody has, given the key of its name and its id.
+/// Removes a stray claim from Redis, given the key of its name and its id.
 pub(super) struct Remove(pub(super) Box<RemoveClaim>);
 
 type RemoveClaim = dyn Fn(&str, &str) + Send + Sync;
 
-impl fmt::Debug for Remove {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remove")
-    }
-}
-
 #[derive(Debug)]
 struct Waiter {
-    vigil: Arc<Vigil>,
-    bid: Arc<Bid>,
-    seen: Option<Seen>,
-    /// A grant of it may have been published before: then whoever heard that could forge another.
+    heartbeat: Arc<Heartbeat>,
+    request: Arc<Request>,
+    seen: Option<LastSeen>,
+    /// A grant of this claim may have been published before: then its id is known to others, who
+    /// could forge another.
     exposed: bool,
-    call: oneshot::Sender<Called>,
+    wake: oneshot::Sender<Wakeup>,
 }
 
-/// A request that found the claim waiting: what is granted to it was granted after that.
+/// The latest request that found a claim waiting: what is granted to it was granted after that.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct LastSeen {
     /// When the request left.
     pub(super) sent: Moment,
     /// A number below every token granted later. A message with a smaller one was under way for
@@ -62,101 +69,76 @@ pub(super) struct Seen {
     pub(super) stamp: u64,
 }
 
+impl LastSeen {
+    /// Of a claim that is about to be asked for at `sent` for the first time: any grant is later.
+    pub(super) fn unseen(sent: Moment) -> Self {
+        Self { sent, stamp: 0 }
+    }
+}
+
 /// What a waiter is told.
+///
+/// ```text
+///   Granted     a message, or an answer to another claim of this keeper, says so;
+///               valid from the waiter's last heartbeat on, so perhaps to be confirmed
+///   HandedOver  a claim of this keeper gave the name to this one; Redis hears of it meanwhile
+///   Found       a look at the name found the claim among the holders
+///   AskAgain    anything else that needs an answer from Redis itself
+/// ```
 #[derive(Debug)]
-pub(super) enum Called {
-    /// Granted, at some time after `seen`; and who of this keeper stands behind it in line.
-    Granted { token: u64, seen: Moment, heirs: Vec<String> },
-    /// Passed on by the one before, of this keeper too.
-    Inherited(Inheritance),
-    /// Found granted by a request sent then, with so much time left.
+pub(super) enum Wakeup {
+    /// Granted, at some time after `seen`; and this keeper's claims that are behind it in the queue.
+    Granted { token: u64, seen: Moment, successors: Vec<String> },
+    /// Handed over by the claim before it, of this keeper too.
+    HandedOver(Handover),
+    /// Found granted by a request sent at `sent`, with `left` to go.
     Found { token: u64, sent: Moment, left: Duration },
-    /// Our place may be lost, or the name free: ask again.
+    /// The place in the queue may be lost, or the name free.
     AskAgain,
 }
 
-impl Roll {
-    /// Enters a claim that is about to be asked for. `seen` is `None` when it was asked for
-    /// before: then messages of the past may still be on their way.
-    pub(super) fn expect(
-        &self,
-        id: &str,
-        vigil: &Arc<Vigil>,
-        bid: &Arc<Bid>,
-        seen: Option<Seen>,
-    ) -> oneshot::Receiver<Called> {
-        let (call, called) = oneshot::channel();
-        vigil.join(id);
-        let exposed = seen.is_none();
-        let waiter = Waiter { vigil: vigil.clone(), bid: bid.clone(), seen, exposed, call };
-        lock(&self.waiters).insert(id.to_owned(), waiter);
-        called
-    }
-
-    /// The vigil of the name with this key, shared by those of this keeper who wait for it.
-    pub(super) fn vigil(&self, key: &str, new: impl FnOnce() -> Vigil) -> Arc<Vigil> {
-        let mut vigils = lock(&self.vigils);
-        if let Some(vigil) = vigils.get(key).and_then(Weak::upgrade) {
-            return vigil;
-        }
-        if vigils.len() == vigils.capacity() {
-            vigils.retain(|_, vigil| vigil.strong_count() > 0);
-        }
-        let vigil = Arc::new(new());
-        vigils.insert(key.to_owned(), Arc::downgrade(&vigil));
-        vigil
-    }
-
-    /// Says how to remove what nobody has.
+impl Waiters {
+    /// Says how to remove strays.
     pub(super) fn remove_by(&self, remove: Remove) {
-        // Once, by whoever made the roll.
+        // Once, by the queue that made this.
         let _ = self.remove.set(remove);
     }
 
-    /// The store has a claim with this key and id as this keeper's. If it is not, it is removed:
-    /// where others wait for the name, with whatever else is like it.
-    pub(super) fn named(&self, key: &str, id: &str) {
-        if self.claims.has(id) {
-            return;
+    /// Begins to wait for the name with this key. Nothing is expected until [`Waiting::expect`].
+    pub(super) fn wait_for(&self, key: &str, id: &str, request: &Arc<Request>) -> Waiting<'_> {
+        let heartbeat = self.heartbeat_of(key);
+        let (id, request) = (id.to_owned(), request.clone());
+        Waiting { waiters: self, heartbeat, id, request, has_ended: false }
+    }
+
+    /// The heartbeat of the name with this key, shared by this keeper's claims that wait for it.
+    fn heartbeat_of(&self, key: &str) -> Arc<Heartbeat> {
+        let mut heartbeats = lock(&self.heartbeats);
+        if let Some(heartbeat) = heartbeats.get(key).and_then(Weak::upgrade) {
+            return heartbeat;
         }
-        let vigil = lock(&self.vigils).get(key).and_then(Weak::upgrade);
-        match (vigil, self.remove.get()) {
-            (Some(vigil), _) if !vigil.members().is_empty() => vigil.hurry(),
-            (_, Some(Remove(remove))) => remove(key, id),
-            _ => {}
+        if heartbeats.len() == heartbeats.capacity() {
+            heartbeats.retain(|_, heartbeat| heartbeat.strong_count() > 0);
         }
+        let heartbeat = Arc::new(Heartbeat::new(HEARTBEAT));
+        heartbeats.insert(key.to_owned(), Arc::downgrade(&heartbeat));
+        heartbeat
     }
 
     /// How things are, as of a request that is about to be sent: what its answer tells was so then.
-    pub(super) fn hears(&self) -> Heard {
-        Heard { sent: Moment::now(), breaks: self.breaks.load(Ordering::Acquire) }
+    pub(super) fn contact(&self) -> Contact {
+        Contact { sent: Moment::now(), breaks: self.breaks.load(Ordering::Acquire) }
     }
 
-    /// Whether nothing may have been missed since.
-    pub(super) fn is_unbroken_since(&self, heard: Heard) -> bool {
-        self.breaks.load(Ordering::Acquire) == heard.breaks
-    }
-
-    fn tells_the_time(&self, seen: Seen) {
-        let mut clock = lock(&self.clock);
-        if clock.is_none_or(|before| before.sent < seen.sent) {
-            *clock = Some(seen);
-        }
-    }
-
-    /// Whether the server may have given such a token by now.
-    fn is_plausible(&self, token: u64) -> bool {
-        let clock = *lock(&self.clock);
-        clock.is_some_and(|Seen { sent, stamp }| {
-            let passed = (Moment::now().since(sent) + AHEAD).as_micros();
-            token < 1 << 53 && u128::from(token) <= u128::from(stamp) + passed
-        })
+    /// Whether no message or answer may have been missed since.
+    pub(super) fn is_unbroken_since(&self, contact: Contact) -> bool {
+        self.breaks.load(Ordering::Acquire) == contact.breaks
     }
 
     /// Notes that a request found the claim waiting.
-    pub(super) fn seen_waiting(&self, id: &str, seen: Seen) {
-        self.tells_the_time(seen);
-        if let Some(waiter) = lock(&self.waiters).get_mut(id)
+    pub(super) fn seen_waiting(&self, id: &str, seen: LastSeen) {
+        self.note_clock(seen);
+        if let Some(waiter) = lock(&self.waiting).get_mut(id)
             && waiter.seen.is_none_or(|before| before.sent < seen.sent)
         {
             waiter.seen = Some(seen);
@@ -165,78 +147,88 @@ impl Roll {
 
     /// As [`seen_waiting`](Self::seen_waiting), by a request that was not for this claim alone
     /// and says nothing of one whose own answer is still out.
-    pub(super) fn still_waiting(&self, id: &str, seen: Seen) {
-        self.tells_the_time(seen);
-        if let Some(waiter) = lock(&self.waiters).get_mut(id)
+    pub(super) fn still_waiting(&self, id: &str, seen: LastSeen) {
+        self.note_clock(seen);
+        if let Some(waiter) = lock(&self.waiting).get_mut(id)
             && waiter.seen.is_some_and(|before| before.sent < seen.sent)
         {
             waiter.seen = Some(seen);
         }
     }
 
-    /// Passes on the message that a claim was granted. Anyone may send one; but nobody else knows
-    /// the id of a claim before its grant is published. Where that may have been before, or the
-    /// token is none that the server can have given, it is a reason to ask the server.
-    pub(super) fn granted(&self, key: &str, id: &str, token: u64) {
-        self.granted_since(key, id, token, None, Vec::new());
+    fn note_clock(&self, seen: LastSeen) {
+        let mut clock = lock(&self.clock);
+        if clock.is_none_or(|before| before.sent < seen.sent) {
+            *clock = Some(seen);
+        }
     }
 
-    /// As [`granted`](Self::granted), by an answer of the server to a request sent at `since` if
-    /// that is given, and who of this keeper is behind it.
-    pub(super) fn granted_since(
+    /// Whether Redis may have given such a token by now.
+    fn is_plausible(&self, token: u64) -> bool {
+        let clock = *lock(&self.clock);
+        clock.is_some_and(|LastSeen { sent, stamp }| {
+            let passed = (Moment::now().since(sent) + AHEAD).as_micros();
+            token < 1 << 53 && u128::from(token) <= u128::from(stamp) + passed
+        })
+    }
+
+    /// Wakes a claim that was granted, by an answer of Redis to a request sent at `since`; or, if
+    /// that is `None`, by a message. Anyone may send one, but nobody else knows the id of a claim
+    /// before its grant is published. Where that may have been before, or the token is none that
+    /// Redis can have given, the claim has to ask.
+    pub(super) fn granted(
         &self,
         key: &str,
         id: &str,
         token: u64,
         since: Option<Moment>,
-        heirs: Vec<String>,
+        successors: Vec<String>,
     ) {
-        let mut waiters = lock(&self.waiters);
-        let Some(waiter) = waiters.get(id) else {
-            drop(waiters);
+        let mut waiting = lock(&self.waiting);
+        let Some(waiter) = waiting.get(id) else {
+            drop(waiting);
             return self.named(key, id);
         };
         let is_message = since.is_none();
-        let called = match waiter.seen {
-            None => Called::AskAgain,
+        let wakeup = match waiter.seen {
+            None => Wakeup::AskAgain,
             Some(seen) if token <= seen.stamp => return,
-            _ if is_message && (waiter.exposed || !self.is_plausible(token)) => Called::AskAgain,
+            _ if is_message && (waiter.exposed || !self.is_plausible(token)) => Wakeup::AskAgain,
             Some(seen) => {
                 let seen = since.map_or(seen.sent, |since| since.max(seen.sent));
-                Called::Granted { token, seen, heirs }
+                Wakeup::Granted { token, seen, successors }
             }
         };
-        if let Some(waiter) = waiters.remove(id) {
-            waiter.end(id, Some(called));
+        if let Some(waiter) = waiting.remove(id) {
+            waiter.end(id, Some(wakeup));
         }
     }
 
-    pub(super) fn tell(&self, id: &str, called: Called) {
-        let mut waiters = lock(&self.waiters);
-        if let Some(waiter) = waiters.remove(id) {
-            waiter.end(id, Some(called));
+    pub(super) fn wake(&self, id: &str, wakeup: Wakeup) {
+        if let Some(waiter) = lock(&self.waiting).remove(id) {
+            waiter.end(id, Some(wakeup));
         }
     }
 
-    /// Takes one who waits off the roll, to be passed the name by the caller in this very moment:
-    /// nobody else will tell it anything.
-    pub(super) fn call_up(&self, id: &str, fits: impl Fn(&Bid) -> bool) -> Candidate<CalledUp> {
-        let mut waiters = lock(&self.waiters);
-        match waiters.get(id) {
-            None => return Candidate::Left,
-            Some(waiter) if !fits(&waiter.bid) => return Candidate::Unfit,
+    /// Takes a claim that `fits` off the list, to be handed the name by the caller at once: nobody
+    /// else will wake it.
+    pub(super) fn take(&self, id: &str, fits: impl Fn(&Request) -> bool) -> Next<Taken> {
+        let mut waiting = lock(&self.waiting);
+        match waiting.get(id) {
+            None => return Next::Left,
+            Some(waiter) if !fits(&waiter.request) => return Next::Unfit,
             Some(_) => {}
         }
-        let Some(Waiter { vigil, bid, call, .. }) = waiters.remove(id) else {
-            return Candidate::Left;
+        let Some(Waiter { heartbeat, request, wake, .. }) = waiting.remove(id) else {
+            return Next::Left;
         };
-        vigil.leave(id);
-        Candidate::Ready(CalledUp { bid, call })
+        heartbeat.leave(id);
+        Next::Ready(Taken { request, wake })
     }
 
-    /// Whether it was there: if not, it was told something, or is being told.
-    pub(super) fn forget(&self, id: &str) -> bool {
-        let waiter = lock(&self.waiters).remove(id);
+    /// Takes a claim off the list. Whether it was there: if not, it was woken, or is being woken.
+    fn forget(&self, id: &str) -> bool {
+        let waiter = lock(&self.waiting).remove(id);
         let was_there = waiter.is_some();
         if let Some(waiter) = waiter {
             waiter.end(id, None);
@@ -244,50 +236,132 @@ impl Roll {
         was_there
     }
 
-    /// Messages may have been missed: all who wait look again.
-    pub(super) fn hurry(&self) {
-        self.breaks.fetch_add(1, Ordering::AcqRel);
-        for waiter in lock(&self.waiters).values_mut() {
-            waiter.exposed = true;
-            waiter.vigil.hurry();
+    /// Redis has a claim with this key and id as this keeper's. A stray is removed: by the next look
+    /// where claims of this keeper wait for the name, which finds others like it; else directly.
+    fn named(&self, key: &str, id: &str) {
+        if self.claims.has(id) {
+            return;
+        }
+        let heartbeat = lock(&self.heartbeats).get(key).and_then(Weak::upgrade);
+        match (heartbeat, self.remove.get()) {
+            (Some(heartbeat), _) if !heartbeat.members().is_empty() => heartbeat.look_now(),
+            (_, Some(Remove(remove))) => remove(key, id),
+            _ => {}
         }
     }
 
-    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
-        self.alarms.watch(id, alarm);
+    /// What the subscriber has to say.
+    pub(super) fn on_notice(&self, notice: Notice<'_>) {
+        match notice {
+            Notice::Message(text) => self.on_message(text),
+            Notice::Disconnected => self.disconnected(),
+            Notice::Subscribed => self.look_again(),
+        }
     }
 
-    /// Whether it was watched until now, and not found lost.
-    pub(super) fn unwatch(&self, id: &str) -> bool {
-        self.alarms.unwatch(id)
+    /// A connection broke: answers or messages may be lost, and Redis be away.
+    pub(super) fn disconnected(&self) {
+        self.look_again();
+        self.alarms.endanger();
     }
 
-    pub(super) fn ring(&self, id: &str, reason: LossReason) {
-        self.alarms.ring(id, reason);
+    /// Messages or answers may have been missed: all that wait look for themselves.
+    fn look_again(&self) {
+        self.breaks.fetch_add(1, Ordering::AcqRel);
+        for waiter in lock(&self.waiting).values_mut() {
+            waiter.exposed = true;
+            waiter.heartbeat.look_now();
+        }
+    }
+
+    /// `granted ID TOKEN KEY`, `broken ID REASON`, `try ID`, `whose ID KEY`.
+    fn on_message(&self, message: &str) {
+        let mut words = message.splitn(3, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("granted"), Some(id), Some(rest)) => {
+                let (token, key) = rest.split_once(' ').unwrap_or((rest, ""));
+                if let Ok(token) = token.parse() {
+                    self.granted(key, id, token, None, Vec::new());
+                }
+            }
+            (Some("whose"), Some(id), Some(key)) => self.named(key, id),
+            (Some("broken"), Some(id), reason) => {
+                let reason = reason.unwrap_or_default().to_owned();
+                self.alarms.ring(id, LossReason::Broken { reason });
+            }
+            (Some("try"), Some(id), _) => self.wake(id, Wakeup::AskAgain),
+            _ => tracing::debug!(message, "a message that is none of ours"),
+        }
     }
 }
 
-/// One who waits, about to be told.
+/// A claim while it asks and waits; off the list when dropped.
 #[derive(Debug)]
-pub(super) struct CalledUp {
-    pub(super) bid: Arc<Bid>,
-    pub(super) call: oneshot::Sender<Called>,
+pub(super) struct Waiting<'a> {
+    waiters: &'a Waiters,
+    pub(super) heartbeat: Arc<Heartbeat>,
+    id: String,
+    request: Arc<Request>,
+    has_ended: bool,
+}
+
+impl Waiting<'_> {
+    /// Puts the claim on the list, before Redis is asked: the wakeup may come before the answer.
+    /// `seen` is `None` when it was asked for before: then messages of the past may still be on
+    /// their way.
+    pub(super) fn expect(&self, seen: Option<LastSeen>) -> oneshot::Receiver<Wakeup> {
+        let (wake, woken) = oneshot::channel();
+        self.heartbeat.join(&self.id);
+        let (heartbeat, request) = (self.heartbeat.clone(), self.request.clone());
+        let waiter = Waiter { heartbeat, request, seen, exposed: seen.is_none(), wake };
+        lock(&self.waiters.waiting).insert(self.id.clone(), waiter);
+        woken
+    }
+
+    /// Takes the claim off the list; whether it was still there.
+    pub(super) fn forget(&self) -> bool {
+        self.waiters.forget(&self.id)
+    }
+
+    /// Says that the claim is done by itself, however that ended. One that is dropped without (its
+    /// task ended with its runtime) may have left something in Redis, which the waiters of the same
+    /// name then look for.
+    pub(super) fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.forget();
+        if !self.has_ended {
+            self.heartbeat.look_now();
+        }
+    }
+}
+
+/// A waiter that is about to be handed the name.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) request: Arc<Request>,
+    pub(super) wake: oneshot::Sender<Wakeup>,
 }
 
 impl Waiter {
-    fn end(self, id: &str, called: Option<Called>) {
-        self.vigil.leave(id);
-        if let Some(Called::Granted { token, .. } | Called::Found { token, .. }) = &called {
-            self.vigil.granted(*token);
+    fn end(self, id: &str, wakeup: Option<Wakeup>) {
+        self.heartbeat.leave(id);
+        if let Some(Wakeup::Granted { token, .. } | Wakeup::Found { token, .. }) = &wakeup {
+            self.heartbeat.granted(*token);
         }
-        if let Some(called) = called {
-            // One who is leaving in this moment finds out from the store.
-            let _ = self.call.send(called);
+        if let Some(wakeup) = wakeup {
+            // A waiter that is leaving at this moment finds out from Redis.
+            let _ = self.wake.send(wakeup);
         }
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs under these locks; were one poisoned, its content is whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Debug for Remove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remove")
+    }
 }

@@ -18,8 +18,9 @@ if not claim then
     if other.field == owner or other.field == owner .. ':write' then claim.token = other.token end
   end
   if not claim.token then
-    -- Above every token given before, by the counter; and by the clock, should it be lost.
-    claim.token = math.max(last + 1, math.floor(micros * 1.024))
+    -- Above every token given before, by the counter; and by the clock, in microseconds, should the
+    -- counter be lost.
+    claim.token = math.max(last + 1, micros)
     redis.call('HSET', KEYS[2], 't', digits(claim.token))
   end
   if is_free then

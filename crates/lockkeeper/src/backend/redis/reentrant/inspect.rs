@@ -1,8 +1,8 @@
 //! Who holds.
 
 use super::Shared;
-use super::scripts::{strange, text};
-use crate::backend::redis::scan;
+use crate::backend::redis::error::unexpected;
+use crate::backend::redis::value::text;
 use crate::backend::support::list;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,10 +19,10 @@ pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
 
 /// `None` where the key is no lock.
 async fn look(shared: &Shared, name: &Name) -> Result<Option<LockView>> {
-    let answer = shared.look(&shared.layout.keys(name)?).await?;
+    let answer = shared.requests.show(&shared.layout.keys(name)?).await?;
     match &answer {
         Value::Array(parts) if parts.is_empty() => Ok(None),
-        answer => view(name, answer).map(Some).ok_or_else(|| strange(answer).with("lock", name)),
+        answer => view(name, answer).map(Some).ok_or_else(|| unexpected(answer).with("lock", name)),
     }
 }
 
@@ -97,6 +97,6 @@ pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>>
 /// Every name whose key is a hash: locks of Redisson have nothing else in common.
 async fn names(shared: &Shared, prefix: &str) -> Result<BTreeSet<Name>> {
     let start = format!("{}{prefix}", shared.layout.prefix);
-    let keys = scan::keys(&shared.link, &start, Some("hash")).await?;
+    let keys = shared.requests.client.keys(&start, Some("hash")).await?;
     Ok(keys.iter().filter_map(|key| shared.layout.name_of(key)).collect())
 }

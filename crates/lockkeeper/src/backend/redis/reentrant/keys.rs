@@ -33,6 +33,11 @@ impl Keys {
         [&self.lock, &self.notes, &self.lock_channel, &self.rw_channel]
     }
 
+    /// Those that are keys, without the channels.
+    pub(super) fn stored(&self) -> [&str; 2] {
+        [&self.lock, &self.notes]
+    }
+
     pub(super) fn channels(&self) -> [&str; 2] {
         [&self.lock_channel, &self.rw_channel]
     }

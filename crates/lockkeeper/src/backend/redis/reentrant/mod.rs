@@ -14,63 +14,45 @@
 //! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper
 //! does. In a cluster, whose Redisson clients publish to its shards, so do we. What waits is not known to the store, so nobody is shown waiting, and no order is kept.
 
+mod inspect;
 mod keys;
+mod lease;
 mod owner;
-mod scripts;
-mod view;
+mod requests;
 mod wait;
 
-use super::link::Link;
-use super::listener::Listener;
+use super::client::{Client, Notice, Subscriber};
+use super::keys::PREFIX;
 use super::rights::{self, Wanted};
-use super::roll::Roll;
+use crate::backend::support::alarms::Alarms;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Mode,
-    Moment, Name, Patience, Release, Standing,
+    Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason, Mode,
+    Moment, Name, Patience, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use keys::{Keys, Layout};
-use scripts::{Asked, Scripts};
+use lease::ReentrantLease;
+use requests::{Asked, Requests};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use wait::Turns;
+use wait::SingleFlight;
 
-/// What its URL takes.
-pub(super) const OPTIONS: &[&str] = &[
-    "recipe",
-    "prefix",
-    "timeout",
-    "allow_eviction",
-    "replicas",
-    "tls",
-    "ca",
-    "cert",
-    "key",
-    "sentinel_user",
-    "sentinel_password",
-];
-
-/// Locks shared with Redisson; opened by [`connect`](crate::connect()).
+/// Locks shared with Redisson.
 #[derive(Debug)]
-pub struct Reentrant {
+pub(super) struct Reentrant {
     shared: Arc<Shared>,
 }
 
 /// What a backend and its leases share.
 #[derive(Debug)]
 struct Shared {
-    link: Link,
-    listener: Listener,
-    roll: Arc<Roll>,
-    scripts: Scripts,
+    requests: Requests,
+    subscriber: Subscriber,
+    alarms: Arc<Alarms>,
     layout: Layout,
-    turns: Turns,
-    /// Where this keeper is told that a claim of its own was broken.
-    channel: String,
-    /// The command that tells Redisson of a release: `PUBLISH`, or `SPUBLISH` in a cluster.
-    publish: &'static str,
+    single_flight: SingleFlight,
     url: String,
 }
 
@@ -84,28 +66,32 @@ pub(super) struct Settings {
 }
 
 impl Reentrant {
-    pub(super) async fn open(link: Link, settings: Settings) -> Result<Self> {
+    pub(super) async fn open(client: Client, settings: Settings) -> Result<Self> {
         let Settings { prefix, keeper, clustered, url } = settings;
         if clustered {
-            has_shards(&link).await?;
+            has_shards(&client).await?;
         }
         let publish = if clustered { "SPUBLISH" } else { "PUBLISH" };
-        let wanted = wanted(&link, &prefix, clustered);
-        rights::judge(&wanted.look_up(&link).await?, link.route.shown())?;
-        let roll = Arc::new(Roll::default());
-        let channel = format!("{}keeper:{keeper}", super::key::PREFIX);
-        let listener = Listener::new(link.route.clone(), channel.clone(), roll.clone());
-        let listener = listener.at_shards(clustered);
-        listener.ensure().await?;
-        let (scripts, turns) = (Scripts::new(), Turns::default());
-        let layout = Layout { prefix, clustered };
-        let shared = Shared { link, listener, roll, scripts, layout, turns, channel, publish, url };
+        let wanted = wanted(&client, &prefix, clustered);
+        rights::judge(&wanted.look_up(&client).await?, client.connector.shown())?;
+        let alarms = Arc::new(Alarms::default());
+        let endangered = alarms.clone();
+        client.lost.register(move || endangered.endanger());
+        let channel = format!("{PREFIX}keeper:{keeper}");
+        let told = alarms.clone();
+        let on_notice = move |notice: Notice<'_>| heard(&told, notice);
+        let connector = client.connector.clone();
+        let subscriber = Subscriber::new(connector, channel.clone(), clustered, on_notice);
+        subscriber.ensure().await?;
+        let requests = Requests::new(client, channel, publish);
+        let (layout, single_flight) = (Layout { prefix, clustered }, SingleFlight::default());
+        let shared = Shared { requests, subscriber, alarms, layout, single_flight, url };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     async fn ask(&self, claim: &Claim, keys: &Keys) -> Result<Answer> {
         let sent = Moment::now();
-        match self.shared.acquire(claim, keys).await? {
+        match self.shared.requests.acquire(claim, keys).await? {
             Asked::Granted(token) => {
                 let lease = ReentrantLease {
                     shared: self.shared.clone(),
@@ -123,12 +109,30 @@ impl Reentrant {
     }
 }
 
+/// Passes on what the subscriber has to say: `broken ID REASON`, or that the connection broke.
+fn heard(alarms: &Alarms, notice: Notice<'_>) {
+    match notice {
+        Notice::Message(text) => {
+            let mut words = text.splitn(3, ' ');
+            match (words.next(), words.next(), words.next()) {
+                (Some("broken"), Some(id), reason) => {
+                    let reason = reason.unwrap_or_default().to_owned();
+                    alarms.ring(id, LossReason::Broken { reason });
+                }
+                _ => tracing::debug!(message = text, "a message that is none of ours"),
+            }
+        }
+        Notice::Disconnected => alarms.endanger(),
+        Notice::Subscribed => {}
+    }
+}
+
 /// What the user has to be let do.
-fn wanted(link: &Link, prefix: &str, clustered: bool) -> Wanted {
+fn wanted(client: &Client, prefix: &str, clustered: bool) -> Wanted {
     let (publish, subscribe) =
         if clustered { ("spublish", "ssubscribe") } else { ("publish", "subscribe") };
     let channel = format!("redisson_lock__channel:{{{prefix}lock}}");
-    let own = format!("{}keeper:0", super::key::PREFIX);
+    let own = format!("{PREFIX}keeper:0");
     let commands =
         ["type", "hget", "hset", "hdel", "hgetall", "pttl", "pexpire", "set", "del", "exists"];
     Wanted::default()
@@ -136,18 +140,18 @@ fn wanted(link: &Link, prefix: &str, clustered: bool) -> Wanted {
         .needs(&["evalsha", "0", "0"])
         .needs(&["time"])
         .needs(&["subscribe", &own])
-        .needs_if(link.asks_replicas(), &["wait", "0", "0"])
-        .needs_if(link.route.has_sentinels(), &["role"])
+        .needs_if(client.asks_replicas(), &["wait", "0", "0"])
+        .needs_if(client.connector.has_sentinels(), &["role"])
         .likes(&[subscribe, &channel], "whoever waits hears nothing, and finds a free lock late")
         .likes(&[publish, &channel, "0"], "nobody is told of a release, and finds a free lock late")
         .likes(&["scan", "0"], "locks cannot be listed")
 }
 
 /// Asks what Redisson does before it publishes to the shards of a cluster.
-async fn has_shards(link: &Link) -> Result<()> {
+async fn has_shards(client: &Client) -> Result<()> {
     let mut ask = redis::cmd("PUBSUB");
     ask.arg("SHARDNUMSUB");
-    match link.command(None, &ask).await {
+    match client.command(None, &ask).await {
         Err(error) if error.kind() == ErrorKind::Store => Err(Error::new(
             ErrorKind::Unsupported,
             "recipe=reentrant takes Redis 7 or later in a cluster: use the recipe queue",
@@ -181,11 +185,28 @@ impl Backend for Reentrant {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let keys = self.shared.layout.keys(&claim.name)?;
-        self.shared.release(&keys, &claim.id.to_string(), Duration::ZERO, true).await
+        self.shared.requests.release(&keys, &claim.id.to_string(), Duration::ZERO, true).await
+    }
+
+    /// Ends both connections, with their tasks.
+    async fn close(&self) -> Result<()> {
+        self.shared.subscriber.close().await;
+        self.shared.requests.client.close();
+        Ok(())
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        let keys = self.shared.layout.keys(&ticket.name).ok()?;
+        let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);
+        Some(Box::new(ReentrantLease { shared, keys, id, ttl }))
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        super::incarnation(&self.shared.requests.client).await
     }
 }
 
@@ -195,53 +216,23 @@ impl fmt::Display for Reentrant {
     }
 }
 
-#[derive(Debug)]
-struct ReentrantLease {
-    shared: Arc<Shared>,
-    keys: Keys,
-    id: String,
-    ttl: Duration,
-}
-
-#[async_trait]
-impl Lease for ReentrantLease {
-    async fn renew(&mut self) -> Result<Standing> {
-        let standing = self.shared.renew(&self.keys, &self.id, self.ttl).await?;
-        // So that we hear of a broken lock at once, not at the next renewal.
-        self.shared.listener.try_for(self.ttl / 10).await;
-        Ok(standing)
-    }
-
-    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
-        let stay = how.stay();
-        self.shared.roll.unwatch(&self.id);
-        self.shared.release(&self.keys, &self.id, stay, false).await
-    }
-
-    fn watch(&mut self, alarm: Alarm) {
-        self.shared.roll.watch(&self.id, alarm);
-    }
-}
-
-impl Drop for ReentrantLease {
-    fn drop(&mut self) {
-        // A detached claim has no one left to alarm.
-        self.shared.roll.unwatch(&self.id);
-    }
-}
-
 #[async_trait]
 impl Inspector for Reentrant {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        view::list(&self.shared, prefix).await
+        inspect::list(&self.shared, prefix).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {
-        view::show(&self.shared, name).await
+        inspect::show(&self.shared, name).await
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let keys = self.shared.layout.keys(name);
+        keys.map(|keys| keys.stored().map(str::to_owned).into()).unwrap_or_default()
     }
 
     /// Holds of Redisson have no token, and so cannot be broken from here.
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
-        self.shared.break_hold(&self.shared.layout.keys(name)?, token, reason).await
+        self.shared.requests.break_hold(&self.shared.layout.keys(name)?, token, reason).await
     }
 }

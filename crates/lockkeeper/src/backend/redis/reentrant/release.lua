@@ -1,12 +1,12 @@
 -- ARGV: …, id, ms to stay, 1 if the claim is withdrawn: then it must not come after all; 2 if it was
 -- asked for before. Returns 1, or 0 if the claim was not there to be given back, or why it was broken.
-local id, linger = ARGV[3], tonumber(ARGV[4])
+local id, stay = ARGV[3], tonumber(ARGV[4])
 local claim = claims['c' .. id]
-if claim and holds(claim) and linger > 0 then
+if claim and holds(claim) and stay > 0 then
   -- Nobody's from now on, under a field that no owner has.
   local field = id .. ':lingering' .. (writes(claim.field) and ':write' or '')
   local rest = string.gsub(claim.rest, '^([^\n]*\n)[^\n]*', '%1-')
-  note('l' .. id, { expires = now + linger, token = claim.token, since = claim.since,
+  note('l' .. id, { expires = now + stay, token = claim.token, since = claim.since,
     field = field, rest = rest })
 end
 if claim then strike('c' .. id) end

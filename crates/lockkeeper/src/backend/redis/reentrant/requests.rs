@@ -1,16 +1,20 @@
-//! What can be asked of a lock, each in one script.
+//! Every request of the recipe, each one script and one function, parsing included.
+//!
+//! All of them are idempotent: a claim is noted by its id, and the counts that Redisson reads are
+//! counted anew from the notes (see `lib.lua`).
 
+use super::keys::Keys;
 use super::owner::field_of;
-use super::{Keys, Shared};
-use crate::backend::redis::script::{Places, Script};
-pub(super) use crate::backend::redis::trouble::strange;
+use crate::backend::redis::client::{Client, KeyCount, Script};
+use crate::backend::redis::error::unexpected;
+use crate::backend::redis::value::text;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Standing};
 use crate::error::Result;
 use redis::Value;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Scripts {
+struct Scripts {
     acquire: Script,
     renew: Script,
     release: Script,
@@ -19,10 +23,10 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let library = include_str!("lib.lua");
-        let places = Places { all: 4, keys: 2, first_is_enough: "false" };
-        let plain = |body: &str| Script::of(places, &format!("{library}{body}"));
+        let count = KeyCount { all: 4, keys: 2, first_is_enough: "false" };
+        let plain = |body: &str| Script::with_keys(count, &format!("{library}{body}"));
         let guarded = |body: &str| plain(&format!("if foreign then return FOREIGN end\n{body}"));
         Self {
             acquire: guarded(include_str!("acquire.lua")),
@@ -38,13 +42,29 @@ impl Scripts {
 #[derive(Debug)]
 pub(super) enum Asked {
     Granted(u64),
-    /// For so long, unless it is given back or renewed.
+    /// By others, for at most this long where that is known, unless they renew it.
     Busy(Option<Duration>),
     /// The owner reads, and asks to write.
     Uncovered,
 }
 
-impl Shared {
+/// Sends the requests of one keeper.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) client: Client,
+    /// Where this keeper is told that a claim of its own was broken.
+    channel: String,
+    /// The command that tells Redisson of a release: `PUBLISH`, or `SPUBLISH` in a cluster.
+    publish: &'static str,
+    scripts: Scripts,
+}
+
+impl Requests {
+    pub(super) fn new(client: Client, channel: String, publish: &'static str) -> Self {
+        Self { client, channel, publish, scripts: Scripts::new() }
+    }
+
+    /// Takes the name if the claim fits beside those that hold it.
     pub(super) async fn acquire(&self, claim: &Claim, keys: &Keys) -> Result<Asked> {
         let id = claim.id.to_string();
         let mode: &[u8] = if claim.mode == Mode::Exclusive { b"x" } else { b"s" };
@@ -65,9 +85,10 @@ impl Shared {
             },
             _ => None,
         };
-        asked.ok_or_else(|| strange(&answer))
+        asked.ok_or_else(|| unexpected(&answer))
     }
 
+    /// Gives the claim its whole ttl again, if it is still held.
     pub(super) async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
         match self.run_safely(&self.scripts.renew, keys, &[id.as_bytes(), ttl.as_bytes()]).await? {
@@ -76,22 +97,24 @@ impl Shared {
                 Some(reason) => LossReason::Broken { reason: reason.to_owned() },
                 None => LossReason::Gone,
             })),
-            other => Err(strange(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
+    /// Gives the claim back, once `stay` has passed. One that is `withdrawn` must not come after all:
+    /// a request for it that is still on its way finds that noted.
     pub(super) async fn release(
         &self,
         keys: &Keys,
         id: &str,
-        linger: Duration,
+        stay: Duration,
         withdrawn: bool,
     ) -> Result<()> {
-        let linger = linger.as_millis().to_string();
+        let stay = stay.as_millis().to_string();
         let (first, repeated) = if withdrawn { (b"1", b"1") } else { (b"0", b"2") };
-        let arguments = |flag| self.with_places(keys, &[id.as_bytes(), linger.as_bytes(), flag]);
+        let arguments = |flag| self.with_common(keys, &[id.as_bytes(), stay.as_bytes(), flag]);
         let (script, first, again) = (&self.scripts.release, arguments(first), arguments(repeated));
-        match self.link.call_telling(script, &keys.all(), &first, &again).await? {
+        match self.client.call_telling(script, &keys.all(), &first, &again).await? {
             Value::Int(0) => Err(LossReason::Gone.to_error()),
             Value::BulkString(reason) => {
                 let reason = String::from_utf8_lossy(&reason).into_owned();
@@ -101,6 +124,7 @@ impl Shared {
         }
     }
 
+    /// Takes the claims with `token` from their holder; whether there were any.
     pub(super) async fn break_hold(
         &self,
         keys: &Keys,
@@ -111,37 +135,29 @@ impl Shared {
         let arguments = [token.as_bytes(), reason.as_bytes()];
         match self.run(&self.scripts.break_hold, keys, &arguments).await? {
             Value::Int(broken) => Ok(broken > 0),
-            other => Err(strange(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
-    /// Who holds the name, as [`view`](super::view) reads it.
-    pub(super) async fn look(&self, keys: &Keys) -> Result<Value> {
+    /// Who holds the name, as [`inspect`](super::inspect) reads it.
+    pub(super) async fn show(&self, keys: &Keys) -> Result<Value> {
         self.run(&self.scripts.show, keys, &[]).await
     }
 
     async fn run(&self, script: &Script, keys: &Keys, arguments: &[&[u8]]) -> Result<Value> {
-        self.link.call(script, &keys.all(), &self.with_places(keys, arguments)).await
+        self.client.call(script, &keys.all(), &self.with_common(keys, arguments)).await
     }
 
     /// As [`run`](Self::run), for what counts only once the replicas that were asked for have it.
     async fn run_safely(&self, script: &Script, keys: &Keys, arguments: &[&[u8]]) -> Result<Value> {
-        let arguments = self.with_places(keys, arguments);
-        self.link.call_safely(script, &keys.all(), &arguments, &arguments).await
+        let arguments = self.with_common(keys, arguments);
+        self.client.call_safely(script, &keys.all(), &arguments, &arguments).await
     }
 
     /// What every script is told first.
-    fn with_places<'a>(&'a self, keys: &'a Keys, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    fn with_common<'a>(&'a self, keys: &'a Keys, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut all = vec![self.publish.as_bytes(), keys.readers.as_bytes()];
         all.extend(arguments);
         all
-    }
-}
-
-pub(super) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
     }
 }

@@ -1,7 +1,12 @@
-//! Waiting to be told that a name may be free.
+//! Waiting for a message that a name may be free.
+//!
+//! Redisson's layout has no queue: a release is published, and all that wait try again. So that a
+//! release does not wake every waiter of this keeper, one of them (per name and mode) subscribes and
+//! tries, single-flight; the others wait for its place.
 
-use super::{Answer, Keys, Reentrant};
-use crate::backend::redis::roll::lock;
+use super::keys::Keys;
+use super::{Answer, Reentrant};
+use crate::backend::support::sync::lock;
 use crate::backend::{Backend, Claim, Grant, Mode, Moment, Name, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -10,32 +15,32 @@ use std::time::Duration;
 
 /// The longest sleep between two looks, should a message be missed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3);
-/// How long Redis may be away before those who wait are told.
-const FORBEARANCE: Duration = Duration::from_secs(10);
+/// How long Redis may be away before those that wait are told.
+const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
 /// The pause before asking again what was not answered.
 const PAUSE: Duration = Duration::from_millis(150);
 
-type Turn = tokio::sync::Mutex<()>;
+type Flight = tokio::sync::Mutex<()>;
 
-/// Whose turn it is to try, per name: of all that wait for it here one listens and tries, and
-/// passes that on when it leaves. Readers and writers have a turn each, since what keeps the one
-/// out may let the other in.
+/// Which waiter tries, per name: of all claims of this keeper that wait for it one subscribes and
+/// tries, and another takes its place when it leaves. Readers and writers have one each, since what
+/// keeps the one out may let the other in.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<(Name, Mode), Weak<Turn>>>);
+pub(super) struct SingleFlight(Mutex<HashMap<(Name, Mode), Weak<Flight>>>);
 
-impl Turns {
-    fn of(&self, claim: &Claim) -> Arc<Turn> {
+impl SingleFlight {
+    fn of(&self, claim: &Claim) -> Arc<Flight> {
         let key = (claim.name.clone(), claim.mode);
-        let mut turns = lock(&self.0);
-        if let Some(turn) = turns.get(&key).and_then(Weak::upgrade) {
-            return turn;
+        let mut flights = lock(&self.0);
+        if let Some(flight) = flights.get(&key).and_then(Weak::upgrade) {
+            return flight;
         }
-        if turns.len() == turns.capacity() {
-            turns.retain(|_, turn| turn.strong_count() > 0);
+        if flights.len() == flights.capacity() {
+            flights.retain(|_, flight| flight.strong_count() > 0);
         }
-        let turn = Arc::new(Turn::new(()));
-        turns.insert(key, Arc::downgrade(&turn));
-        turn
+        let flight = Arc::new(Flight::new(()));
+        flights.insert(key, Arc::downgrade(&flight));
+        flight
     }
 }
 
@@ -69,16 +74,16 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     async fn through(&mut self) -> Result<Option<Grant>> {
-        let turn = self.backend.shared.turns.of(self.claim);
-        // An owner may come to hold the name elsewhere, and then need not wait for a turn here.
+        let flight = self.backend.shared.single_flight.of(self.claim);
+        // An owner may come to hold the name elsewhere, and then need not wait for its place here.
         let may_enter = self.claim.owner.id() != self.claim.id.to_string();
-        let turn = turn.lock();
-        tokio::pin!(turn);
-        let _turn = loop {
+        let flight = flight.lock();
+        tokio::pin!(flight);
+        let _flight = loop {
             let pause = Moment::now() + LONGEST_SLEEP;
             tokio::select! {
                 biased;
-                turn = &mut turn => break turn,
+                flight = &mut flight => break flight,
                 () = self.patience.over() => return Ok(None),
                 () = pause.reached(), if may_enter => {}
             }
@@ -89,15 +94,15 @@ impl Wait<'_> {
         self.keep_trying().await
     }
 
-    /// Listens and tries until it is granted.
+    /// Subscribes and tries until the claim is granted.
     async fn keep_trying(&mut self) -> Result<Option<Grant>> {
-        let listener = &self.backend.shared.listener;
-        let mut attention = listener.channels.attend(self.keys.channels());
+        let subscriber = &self.backend.shared.subscriber;
+        let mut subscription = subscriber.subscribe(self.keys.channels());
         let mut silent_since = None;
         loop {
-            // What is said from here on calls for another look; what was said before is seen.
-            attention.begin();
-            let subscribed = listener.subscribe(&attention).await;
+            // A message from here on calls for another try; this one sees what came before.
+            subscription.begin();
+            let subscribed = subscriber.confirm(&subscription).await;
             if let Err(error) = subscribed.as_ref()
                 && error.kind() != ErrorKind::Unavailable
             {
@@ -112,7 +117,7 @@ impl Wait<'_> {
                 }
                 _ => {
                     let now = Moment::now();
-                    if now.since(*silent_since.get_or_insert(now)) > FORBEARANCE {
+                    if now.since(*silent_since.get_or_insert(now)) > TOLERATED_SILENCE {
                         return Err(subscribed.err().unwrap_or_else(unanswered));
                     }
                     PAUSE
@@ -121,11 +126,11 @@ impl Wait<'_> {
             tokio::select! {
                 biased;
                 () = self.patience.over() => return Ok(None),
-                () = attention.called(), if silent_since.is_none() => {}
+                () = subscription.message(), if silent_since.is_none() => {}
                 () = (Moment::now() + sleep.min(LONGEST_SLEEP)).reached() => {
                     if sleep >= LONGEST_SLEEP {
                         // Nothing else would tell of a connection that vanished without a word.
-                        listener.check().await;
+                        subscriber.check().await;
                     }
                 }
             }
@@ -147,6 +152,6 @@ impl Wait<'_> {
 }
 
 fn unanswered() -> Error {
-    let message = format!("Redis has not answered for {FORBEARANCE:?}");
+    let message = format!("Redis has not answered for {TOLERATED_SILENCE:?}");
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -8,11 +8,13 @@
 //! those who wait. Waiters ask again and again, since other libraries tell no one when they
 //! release. Nobody can be listed either: the key of a lock looks like any other.
 
-use super::{Keys, strange};
-use crate::backend::redis::script::Script;
+use super::client::Script;
+use super::error::unexpected;
+use super::single_key::SingleKeys;
+use crate::backend::support::alarms::Alarms;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Inspector, Lease, LossReason, Moment, Patience,
-    Release, Standing,
+    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Patience, Release,
+    Standing, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -21,17 +23,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One key per lock; opened by [`connect`](crate::connect()).
+/// One key per lock.
 #[derive(Debug)]
-pub struct SetNxPx {
+pub(super) struct SetNxPx {
     shared: Arc<Shared>,
 }
 
+/// What a backend and its leases share.
 #[derive(Debug)]
 struct Shared {
-    keys: Arc<Keys>,
+    keys: Arc<SingleKeys>,
     keep: Script,
     release: Script,
+    /// Of the claims that are held, for when the connection breaks. Nobody tells of a loss here.
+    alarms: Arc<Alarms>,
 }
 
 /// Whose the key is.
@@ -44,15 +49,18 @@ enum Kept {
 }
 
 impl SetNxPx {
-    pub(super) fn open(keys: Arc<Keys>) -> Self {
+    pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         let keep = Script::new(include_str!("keep.lua"));
         let release = Script::new(include_str!("release.lua"));
-        Self { shared: Arc::new(Shared { keys, keep, release }) }
+        let alarms = Arc::new(Alarms::default());
+        let endangered = alarms.clone();
+        keys.client.lost.register(move || endangered.endanger());
+        Self { shared: Arc::new(Shared { keys, keep, release, alarms }) }
     }
 
     fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
         let (shared, id) = (self.shared.clone(), claim.id.to_string());
-        let lease = KeyLease { shared, key, id, ttl: claim.ttl };
+        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl };
         Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }
     }
 }
@@ -70,7 +78,7 @@ impl Backend for SetNxPx {
         match self.shared.keys.command("SET", &[&key, &id, "NX", "PX", &ttl]).await? {
             Value::Okay => return Ok(Some(self.grant(key, claim, sent))),
             Value::Nil => {}
-            other => return Err(strange(&other)),
+            other => return Err(unexpected(&other)),
         }
         // Taken; perhaps by ourselves, if the command was sent twice because the first answer
         // was lost. Not `SET … NX GET`, which would say so at once: Redis 6.2 has no such thing.
@@ -94,8 +102,19 @@ impl Backend for SetNxPx {
         self.shared.release(&key, &claim.id.to_string(), Duration::ZERO).await.map(|_| ())
     }
 
-    fn inspector(&self) -> Option<&dyn Inspector> {
-        None
+    /// Ends the connection, with its task.
+    async fn close(&self) -> Result<()> {
+        self.shared.keys.client.close();
+        Ok(())
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        let (shared, key) = (self.shared.clone(), self.shared.keys.of(&ticket.name));
+        Some(Box::new(SetNxPxLease { shared, key, id: ticket.id.to_string(), ttl: ticket.ttl }))
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        super::incarnation(&self.shared.keys.client).await
     }
 }
 
@@ -106,7 +125,7 @@ impl fmt::Display for SetNxPx {
 }
 
 #[derive(Debug)]
-struct KeyLease {
+struct SetNxPxLease {
     shared: Arc<Shared>,
     key: String,
     id: String,
@@ -114,7 +133,7 @@ struct KeyLease {
 }
 
 #[async_trait]
-impl Lease for KeyLease {
+impl Lease for SetNxPxLease {
     async fn renew(&mut self) -> Result<Standing> {
         Ok(match self.shared.keep(&self.key, &self.id, self.ttl).await? {
             Kept::Ours => Standing::Held,
@@ -123,14 +142,23 @@ impl Lease for KeyLease {
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
-        let stay = how.stay();
-        match self.shared.release(&self.key, &self.id, stay).await? {
+        self.shared.alarms.unwatch(&self.id);
+        match self.shared.release(&self.key, &self.id, how.stay()).await? {
             true => Ok(()),
             false => Err(LossReason::Gone.to_error()),
         }
     }
 
-    fn watch(&mut self, _: Alarm) {}
+    fn watch(&mut self, alarm: Alarm) {
+        self.shared.alarms.watch(&self.id, alarm);
+    }
+}
+
+impl Drop for SetNxPxLease {
+    fn drop(&mut self) {
+        // A detached claim has no holder to alarm.
+        self.shared.alarms.unwatch(&self.id);
+    }
 }
 
 impl Shared {
@@ -138,20 +166,20 @@ impl Shared {
     async fn keep(&self, key: &str, id: &str, ttl: Duration) -> Result<Kept> {
         let ttl = millis(ttl);
         let arguments = [id.as_bytes(), ttl.as_bytes()];
-        match self.keys.link.call(&self.keep, &[key], &arguments).await? {
+        match self.keys.client.call(&self.keep, &[key], &arguments).await? {
             Value::Int(1) => Ok(Kept::Ours),
             Value::Int(0) => Ok(Kept::Others),
             Value::Int(-1) => Ok(Kept::NoLock),
-            other => Err(strange(&other)),
+            other => Err(unexpected(&other)),
         }
     }
 
     /// Whether the claim was there, as far as that is known.
-    async fn release(&self, key: &str, id: &str, linger: Duration) -> Result<bool> {
-        let linger = millis(linger);
-        let first = [id.as_bytes(), linger.as_bytes(), b"0"];
-        let again = [id.as_bytes(), linger.as_bytes(), b"1"];
-        let answer = self.keys.link.call_telling(&self.release, &[key], &first, &again).await?;
+    async fn release(&self, key: &str, id: &str, stay: Duration) -> Result<bool> {
+        let stay = millis(stay);
+        let first = [id.as_bytes(), stay.as_bytes(), b"0"];
+        let again = [id.as_bytes(), stay.as_bytes(), b"1"];
+        let answer = self.keys.client.call_telling(&self.release, &[key], &first, &again).await?;
         Ok(answer != Value::Int(0))
     }
 }

@@ -1,4 +1,4 @@
--- KEYS[1] the lock; ARGV: claim, milliseconds to linger, 1 if it was asked for before. Returns 0 if
+-- KEYS[1] the lock; ARGV: claim, milliseconds to stay, 1 if it was asked for before. Returns 0 if
 -- the claim was not there to be given back.
 -- Not `call`: a key of another kind is not ours, which is no error to one who gives back.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then

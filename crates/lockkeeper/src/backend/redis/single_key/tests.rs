@@ -1,10 +1,10 @@
 //! What can be said of the recipes without a server. Those with one are in the lab's tests.
 
-use super::open;
+use super::SingleKeys;
 use crate::address::Address;
-use crate::backend::redis::link::Link;
-use crate::backend::redis::options::Options;
-use crate::backend::redis::route::Route;
+use crate::backend::Background;
+use crate::backend::redis::client::{Client, Connector};
+use crate::backend::redis::{RedisOptions, single};
 use crate::recipes::recipes;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,9 +13,9 @@ use tracing::{Event, Level, Metadata, span};
 
 const URL: &str = "redis://127.0.0.1:1";
 
-/// Hears warnings.
+/// Collects warnings.
 #[derive(Clone, Default)]
-struct Ear(Arc<Mutex<Vec<String>>>);
+struct Warnings(Arc<Mutex<Vec<String>>>);
 
 struct Message(String);
 
@@ -27,7 +27,7 @@ impl Visit for Message {
     }
 }
 
-impl tracing::Subscriber for Ear {
+impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() == Level::WARN
     }
@@ -50,13 +50,16 @@ impl tracing::Subscriber for Ear {
 
 /// How a recipe shows itself, and what it warns of when it is opened.
 fn opened(recipe: &str) -> (String, Vec<String>) {
-    let Options { way, door, timeout, .. } = Options::read(&Address::parse(URL).unwrap()).unwrap();
-    let link = Link::new(Arc::new(Route::new(way, door, URL.to_owned())), 0, timeout);
-    let ear = Ear::default();
-    let backend = tracing::subscriber::with_default(ear.clone(), || {
-        open(recipe, link, String::new(), URL.to_owned())
+    let url = format!("{URL}?recipe={recipe}");
+    let options = RedisOptions::read(&Address::parse(&url).unwrap()).unwrap();
+    let connect = options.connect_options(&Background::new());
+    let connector = Connector::new(options.topology.clone(), connect, options.shown());
+    let (client, url) = (Client::new(connector, 0), options.shown());
+    let warnings = Warnings::default();
+    let backend = tracing::subscriber::with_default(warnings.clone(), || {
+        single(options.recipe, SingleKeys { client, prefix: String::new(), url })
     });
-    let heard = ear.0.lock().unwrap().clone();
+    let heard = warnings.0.lock().unwrap().clone();
     (backend.to_string(), heard)
 }
 
@@ -67,7 +70,7 @@ fn the_unsafe_ones_say_so_wherever_they_are_named() {
         assert_eq!(shown, format!("{URL} (unsafe {recipe})"));
         let [warning] = &heard[..] else { panic!("{heard:?}") };
         assert!(warning.contains(recipe) && warning.contains("UNSAFE"), "{warning}");
-        let row = recipes().into_iter().find(|row| row.name == recipe).unwrap();
+        let row = recipes().iter().find(|row| row.name == recipe).unwrap();
         assert!(row.is_unsafe() && row.about.starts_with("UNSAFE"), "{}", row.about);
     }
 }

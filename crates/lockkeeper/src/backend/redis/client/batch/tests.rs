@@ -31,7 +31,7 @@ async fn echo(stream: DuplexStream, arrived: mpsc::UnboundedSender<String>) -> s
 
 struct Stage {
     batch: Arc<Batch>,
-    wire: Wire,
+    connection: MultiplexedConnection,
     arrived: mpsc::UnboundedReceiver<String>,
 }
 
@@ -47,18 +47,18 @@ impl Stage {
                 .unwrap();
         tokio::spawn(driver);
         let (_, none) = mpsc::unbounded_channel();
-        let stage = Self { batch: Arc::default(), wire: Wire::Node(connection), arrived: none };
+        let stage = Self { batch: Arc::default(), connection, arrived: none };
         assert_eq!(stage.send("hello").await.unwrap(), said("hello"));
         while arrived.recv().await.unwrap() != "hello" {}
         Self { arrived, ..stage }
     }
 
     fn send(&self, word: &'static str) -> impl Future<Output = RedisResult<Value>> + use<> {
-        let (batch, wire) = (self.batch.clone(), self.wire.clone());
+        let (batch, connection) = (self.batch.clone(), self.connection.clone());
         async move {
             let mut command = cmd("ECHO");
             command.arg(word);
-            batch.send(wire, command).await
+            batch.send(connection, command).await
         }
     }
 

@@ -1,0 +1,113 @@
+//! What goes to every server that has keys: a policy to check, keys to list.
+
+use super::node::Delivery;
+use super::{Client, Servers};
+use crate::backend::redis::error::{self, Recovery};
+use crate::error::Result;
+use futures_util::future::{FutureExt, join_all};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+impl Client {
+    /// Sends a command to every server that has keys of its own. Those of a cluster that do not
+    /// answer are left out, unless none does.
+    pub(crate) async fn everywhere(&self, command: &Cmd) -> Result<Vec<Value>> {
+        let cluster = match &self.servers {
+            Servers::One(_) => return Ok(vec![self.command(None, command).await?]),
+            Servers::Cluster(cluster) => cluster,
+        };
+        let explain = |error| self.connector.explain(error);
+        let hosts = cluster.primaries().boxed().await.map_err(explain)?;
+        let answers = join_all(hosts.iter().map(|host| async move {
+            cluster.node(host).send(command.clone(), Delivery::default()).await
+        }));
+        let (mut found, mut failed) = (Vec::new(), None);
+        for answer in answers.await {
+            match answer {
+                Ok((value, _)) => found.push(value),
+                Err(failure) => failed = Some(failure.error),
+            }
+        }
+        match failed {
+            Some(error) if found.is_empty() || error::recovery(&error) == Recovery::None => {
+                Err(explain(error))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Every key that begins with `start`, and is of this type if one is named. Not a snapshot: keys
+    /// that come and go meanwhile may be missing.
+    pub(crate) async fn keys(&self, start: &str, kind: Option<&str>) -> Result<Vec<String>> {
+        let pattern = format!("{}*", literally(start));
+        let mut found = Vec::new();
+        for mut connection in self.every_primary().await? {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+                if let Some(kind) = kind {
+                    scan.arg("TYPE").arg(kind);
+                }
+                let answer = scan.query_async::<(String, Vec<Vec<u8>>)>(&mut connection).await;
+                let (next, keys) = answer.map_err(|error| self.connector.explain(error))?;
+                found.extend(keys.into_iter().filter_map(|key| String::from_utf8(key).ok()));
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// A connection to every server that has keys of its own.
+    async fn every_primary(&self) -> Result<Vec<MultiplexedConnection>> {
+        let explain = |error| self.connector.explain(error);
+        match &self.servers {
+            Servers::One(node) => {
+                let (_, current) = node.current().await.map_err(explain)?;
+                Ok(vec![current.connection])
+            }
+            Servers::Cluster(cluster) => {
+                let mut connections = Vec::new();
+                for host in cluster.primaries().boxed().await.map_err(explain)? {
+                    let node = cluster.node(&host);
+                    let (_, current) = node.current().await.map_err(explain)?;
+                    connections.push(current.connection);
+                }
+                Ok(connections)
+            }
+        }
+    }
+
+    /// The run ids of every server that has keys, in order: another one after each restart, and
+    /// after a failover.
+    pub(crate) async fn run_ids(&self) -> Result<Vec<String>> {
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let answers = self.everywhere(&info).await?;
+        let mut ids: Vec<String> = answers.iter().filter_map(run_id).collect();
+        ids.sort();
+        Ok(ids)
+    }
+}
+
+/// `run_id:…` in an answer to INFO.
+fn run_id(answer: &Value) -> Option<String> {
+    let text: String = redis::from_redis_value_ref(answer).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("run_id:"))?;
+    Some(line.trim().to_owned())
+}
+
+/// The text as a pattern that matches itself only.
+fn literally(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if "*?[]\\^".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}

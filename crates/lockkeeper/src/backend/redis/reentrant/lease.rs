@@ -1,0 +1,43 @@
+//! A held claim.
+
+use super::Shared;
+use super::keys::Keys;
+use crate::backend::{Alarm, Lease, Release, Standing};
+use crate::error::Result;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct ReentrantLease {
+    pub(super) shared: Arc<Shared>,
+    pub(super) keys: Keys,
+    pub(super) id: String,
+    pub(super) ttl: Duration,
+}
+
+#[async_trait]
+impl Lease for ReentrantLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let standing = self.shared.requests.renew(&self.keys, &self.id, self.ttl).await?;
+        // So that a broken lock is heard of at once, not at the next renewal.
+        self.shared.subscriber.try_for(self.ttl / 10).await;
+        Ok(standing)
+    }
+
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        self.shared.alarms.unwatch(&self.id);
+        self.shared.requests.release(&self.keys, &self.id, how.stay(), false).await
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.shared.alarms.watch(&self.id, alarm);
+    }
+}
+
+impl Drop for ReentrantLease {
+    fn drop(&mut self) {
+        // A detached claim has no holder to alarm.
+        self.shared.alarms.unwatch(&self.id);
+    }
+}
