@@ -365,10 +365,10 @@ async fn an_heir_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
 async fn a_word_that_comes_late_takes_nothing_away(lab: &Lab) -> Result<()> {
     // As Redis gets it, with a name of someone who had it before.
     let script = [
-        include_str!("../../../lockkeeper/src/backend/redis/queue/heirs.lua"),
-        include_str!("../../../lockkeeper/src/backend/redis/queue/succeed.lua"),
+        include_str!("../../../lockkeeper/src/backend/redis/queue/successors.lua"),
+        include_str!("../../../lockkeeper/src/backend/redis/queue/hand_over.lua"),
         include_str!("../../../lockkeeper/src/backend/redis/queue/lib.lua"),
-        include_str!("../../../lockkeeper/src/backend/redis/queue/succeed_slowly.lua"),
+        include_str!("../../../lockkeeper/src/backend/redis/queue/hand_over_full.lua"),
     ]
     .concat();
     let server = lab.redis().start()?;

@@ -166,7 +166,7 @@ pub(super) fn brief(text: &dyn fmt::Display) -> String {
         fn write_str(&mut self, more: &str) -> fmt::Result {
             let room = BRIEF - self.0.len();
             let fits = more.len() <= room;
-            self.0.push_str(&more[..more.floor_char_boundary(room)]);
+            self.0.push_str(beginning(more, room));
             if fits { Ok(()) } else { Err(fmt::Error) }
         }
     }
@@ -175,6 +175,15 @@ pub(super) fn brief(text: &dyn fmt::Display) -> String {
         beginning.0.push('…');
     }
     beginning.0
+}
+
+/// As much of the text as fits into `length` bytes.
+pub(super) fn beginning(text: &str, length: usize) -> &str {
+    let mut end = length.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// A value as it is, but for bytes that would each be shown as a number.

@@ -28,7 +28,7 @@
 use super::error::unexpected;
 use super::single_key::SingleKeys;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Patience, Release,
+    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Name, Patience, Release,
     Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -103,6 +103,10 @@ impl Backend for GetSet {
     async fn close(&self) -> Result<()> {
         self.keys.client.close();
         Ok(())
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        vec![self.keys.of(name)]
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {

@@ -165,6 +165,10 @@ impl Backend for Queue {
         Some(self)
     }
 
+    fn keys(&self, name: &Name) -> Vec<String> {
+        Keys::new(&self.shared.requests.prefix, name).all().map(str::to_owned).into()
+    }
+
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let entry = self.shared.own_entry(&ticket.name, ticket.id);
         Some(Box::new(QueueLease::adopt(self.shared.clone(), entry, ticket.ttl)))
@@ -193,10 +197,6 @@ impl Inspector for Queue {
 
     async fn holders(&self, name: &Name) -> Result<Vec<HolderView>> {
         inspect::holders(&self.shared.requests, name).await
-    }
-
-    fn keys(&self, name: &Name) -> Vec<String> {
-        Keys::new(&self.shared.requests.prefix, name).all().map(str::to_owned).into()
     }
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {

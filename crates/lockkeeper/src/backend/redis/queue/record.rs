@@ -1,5 +1,6 @@
 //! A claim as it is written in Redis.
 
+use crate::backend::redis::error::beginning;
 use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};
 use std::time::Duration;
 
@@ -17,10 +18,6 @@ pub(super) struct Record<'a> {
 /// The longest that is shown of a text; none of ours is longer.
 const LONGEST: usize = 4096;
 
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST)]
-}
-
 impl<'a> Record<'a> {
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let mut lines = text.splitn(9, '\n');
@@ -37,8 +34,8 @@ impl<'a> Record<'a> {
             mode: mode_of(mode)?,
             owner: Owner::from_id(owner.to_owned()),
             // Only for people to read: a record that others wrote without them holds the name too.
-            identity: shortened(lines.next().unwrap_or_default()),
-            note: shortened(lines.next().unwrap_or_default()),
+            identity: beginning(lines.next().unwrap_or_default(), LONGEST),
+            note: beginning(lines.next().unwrap_or_default(), LONGEST),
         })
     }
 

@@ -199,6 +199,11 @@ impl Backend for Reentrant {
         Some(self)
     }
 
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let keys = self.shared.layout.keys(name);
+        keys.map(|keys| keys.stored().map(str::to_owned).into()).unwrap_or_default()
+    }
+
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let keys = self.shared.layout.keys(&ticket.name).ok()?;
         let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);
@@ -224,11 +229,6 @@ impl Inspector for Reentrant {
 
     async fn show(&self, name: &Name) -> Result<LockView> {
         inspect::show(&self.shared, name).await
-    }
-
-    fn keys(&self, name: &Name) -> Vec<String> {
-        let keys = self.shared.layout.keys(name);
-        keys.map(|keys| keys.stored().map(str::to_owned).into()).unwrap_or_default()
     }
 
     /// Holds of Redisson have no token, and so cannot be broken from here.

@@ -13,7 +13,7 @@ use super::error::unexpected;
 use super::single_key::SingleKeys;
 use crate::backend::support::alarms::Alarms;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Patience, Release,
+    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Name, Patience, Release,
     Standing, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -111,6 +111,10 @@ impl Backend for SetNxPx {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let (shared, key) = (self.shared.clone(), self.shared.keys.of(&ticket.name));
         Some(Box::new(SetNxPxLease { shared, key, id: ticket.id.to_string(), ttl: ticket.ttl }))
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        vec![self.shared.keys.of(name)]
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {
