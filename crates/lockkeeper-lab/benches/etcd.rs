@@ -1,7 +1,7 @@
 //! etcd: what a lock costs beside bare requests on the same client, and a hand-over beside Go's.
 
 #[allow(dead_code, reason = "the library's own messages, of which this needs a few")]
-#[path = "../../lockkeeper/src/backend/etcd/proto.rs"]
+#[path = "../../lockkeeper/src/backend/etcd/protocol/mod.rs"]
 mod proto;
 
 use anyhow::{Context, Result};

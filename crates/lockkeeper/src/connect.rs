@@ -148,7 +148,9 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
             Ok(Arc::new(memory::Memory::new()))
         }
         #[cfg(feature = "etcd")]
-        "etcd" => crate::backend::etcd::open(&address, background).await,
+        "etcd" => {
+            Box::new(crate::backend::etcd::EtcdOptions::read(&address)?).open(background).await
+        }
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
             Box::new(crate::backend::redis::RedisOptions::read(&address)?).open(background).await

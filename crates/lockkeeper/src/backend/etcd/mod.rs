@@ -1,64 +1,145 @@
-//! `etcd://h1:2379,h2:2379/prefix` — etcd, version 3.4 or later.
-//!
-//! A claim is a key below the lock's name, as in Go's `concurrency` package and `etcdctl lock`:
-//! `prefix/name/lease…`, and the key that was created first holds the lock. Programs in Go and
-//! in Rust that use one name exclude each other and wait in one queue. What Go does not know, it
-//! is safe from: it waits for every claim before its own, also for readers and for permits.
-//!
-//! All claims of a keeper live on one lease, its session. It is kept alive for as long as
-//! anything is held or waited for; when the process dies, its claims go when the session ends.
-//! So no claim is valid for longer than the session lasts without an answer from etcd, whatever
-//! its own ttl.
-//!
-//! | option | meaning | default |
-//! |---|---|---|
-//! | `session` | how long others wait after a crash: at least `2s`, whole seconds | `10s` |
-//! | `timeout` | how long one member may take to answer | `2s` |
-//! | `tls` | `true` to speak TLS | `false` |
-//! | `ca` | a file with the certificates to trust | those of the system |
-//! | `cert`, `key` | files with a certificate of our own and its key | none |
-//!
-//! The path is what every key begins with, a slash behind it; `lockkeeper` if there is none. A
-//! user that is not root needs to read and write all keys that begin so.
-//!
-//! A restore from a snapshot takes etcd's revisions back, and the tokens made of them: restore
-//! with `--bump-revision` (etcd 3.6), or let the resources forget the tokens they saw.
+#![doc = include_str!("../../../docs/etcd.md")]
 
-mod debt;
-mod history;
-mod key;
+mod cleanup;
+mod client;
+mod driver;
+mod error;
+mod inspect;
+mod keys;
 mod lease;
-mod link;
-mod listener;
+mod loss;
 mod options;
-mod place;
-mod proto;
+mod protocol;
 mod queue;
 mod record;
 mod requests;
 mod session;
-mod together;
-mod trouble;
-mod view;
-mod wait;
+mod watches;
 
-use crate::address::Address;
-use crate::backend::Backend;
-use crate::background::Background;
+use crate::backend::{
+    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, MultiAcquire,
+    Name, Patience, Together,
+};
 use crate::error::Result;
-use link::Link;
-use options::Options;
-pub use queue::Etcd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use async_trait::async_trait;
+use cleanup::Cleanup;
+use client::Client;
+use inspect::Inspection;
+use keys::{KeyPool, KeyRange, probe_key};
+use lease::Context;
+pub use options::EtcdOptions;
+use protocol::{RangeResponse, path};
+use session::Session;
+use std::fmt;
+use std::sync::Arc;
+use watches::Watches;
 
-/// Opens the store that the URL names.
-pub(crate) async fn open(address: &Address, background: &Background) -> Result<Arc<dyn Backend>> {
-    let options = Options::read(address)?;
-    let link = Arc::new(Link::new(options.door, background.clone()));
-    Ok(Arc::new(Etcd::open(link, options.prefix, options.session).await?))
+/// The queue in etcd.
+#[derive(Debug)]
+struct Etcd {
+    context: Arc<Context>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs under these locks; were one poisoned, its content is whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Etcd {
+    /// Connects, to know now whether we are let in. The session begins when it is needed.
+    async fn open(options: EtcdOptions, background: &Background) -> Result<Self> {
+        let client = Arc::new(Client::new(options.connecting()?, background.clone()));
+        let EtcdOptions { prefix, session, .. } = options;
+        let probe = probe_key(&prefix);
+        let _: RangeResponse = client.call(path::RANGE, &requests::one(probe.clone())).await?;
+        let cleanup = Arc::new(Cleanup::new(client.clone()));
+        let driver = driver::starter(client.clone(), cleanup.clone(), background.clone());
+        let context = Context {
+            session: Session::new(client.clone(), session, probe),
+            watches: Watches::new(driver),
+            cleanup,
+            keys: KeyPool::default(),
+            client,
+            prefix,
+        };
+        Ok(Self { context: Arc::new(context) })
+    }
+
+    fn inspection(&self) -> Inspection<'_> {
+        Inspection { client: &self.context.client, prefix: &self.context.prefix }
+    }
+}
+
+#[async_trait]
+impl Backend for Etcd {
+    fn capability(&self) -> Capability {
+        crate::recipes::ETCD
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        if patience.is_over() {
+            queue::try_now(&self.context, claim).await
+        } else {
+            queue::acquire(&self.context, claim, patience).await
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let cleanup = &self.context.cleanup;
+        match cleanup.of(claim.id) {
+            Some(deletion) => cleanup.run(claim.id, &deletion).await.map(|_| ()),
+            // It never had a key, or has none any more.
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the session, so that etcd forgets it at once; then the driver and the connection,
+    /// unless a claim still needs them.
+    async fn close(&self) -> Result<()> {
+        let Context { session, cleanup, watches, client, .. } = &*self.context;
+        cleanup.run_due().await;
+        let closed = session.close(|lease| cleanup.any_on(lease)).await;
+        // Also when the session could not be ended: it then ends by itself.
+        if *closed.as_ref().unwrap_or(&true) && watches.close() {
+            client.disconnect();
+        }
+        closed.map(|_| ())
+    }
+
+    fn multi(&self) -> Option<&dyn MultiAcquire> {
+        Some(self)
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl MultiAcquire for Etcd {
+    async fn acquire_all(&self, claims: &[Claim]) -> Result<Together> {
+        queue::acquire_all(&self.context, claims).await
+    }
+}
+
+#[async_trait]
+impl Inspector for Etcd {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        self.inspection().list(prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        self.inspection().show(name).await
+    }
+
+    /// What every key of the name begins with: `etcdctl get --prefix` shows them all.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let range = KeyRange::new(&self.context.prefix, name);
+        vec![String::from_utf8_lossy(&range.start()).into_owned()]
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        self.inspection().break_hold(name, token, reason).await
+    }
+}
+
+impl fmt::Display for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.context.client.shown())
+    }
 }

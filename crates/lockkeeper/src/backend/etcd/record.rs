@@ -1,7 +1,17 @@
 //! What is written in a claim's key.
+//!
+//! ```text
+//! lockkeeper 1                 what our values begin with, and the version of the layout
+//! permit 3                     exclusive, shared, or permit and how many
+//! 5f0c…                        the owner
+//! ann@build7 pid 4242          who that is, for people
+//! 1760000000000                when it was asked for: milliseconds since 1970, by that machine
+//! nightly report               the note; may have several lines
+//! ```
 
-use super::proto::RangeResponse;
-use crate::backend::{Claim, LossReason, Mode, Owner};
+use super::keys::KeyRange;
+use super::protocol::KeyValue;
+use crate::backend::{Claim, Mode, Owner};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What our values begin with. Any other value is another program's: Go's are empty, or what a
@@ -10,14 +20,14 @@ const OURS: &str = "lockkeeper 1";
 /// What is written over a claim that was taken from its holder, in the moment before it goes.
 const BROKEN: &str = "broken";
 
-/// `lockkeeper 1, mode, owner, identity, asked, note`, a line each.
+/// What a value says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mode: Mode,
     pub(super) owner: Owner,
     pub(super) identity: String,
-    /// When it was asked for, since 1970 and by the clock of whoever asked: etcd has none that it
-    /// would tell. For people to read; nothing is decided by it.
+    /// When it was asked for, since 1970 and by the clock of the machine that asked: etcd has none
+    /// that it would tell. For people to read; nothing is decided by it.
     asked: Option<Duration>,
     pub(super) note: String,
 }
@@ -33,6 +43,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The value of a claim's key.
 pub(super) fn write(claim: &Claim) -> Vec<u8> {
     let mode = match claim.mode {
         Mode::Exclusive => "exclusive".to_owned(),
@@ -45,6 +56,7 @@ pub(super) fn write(claim: &Claim) -> Vec<u8> {
     format!("{OURS}\n{mode}\n{owner}\n{identity}\n{asked}\n{note}").into_bytes()
 }
 
+/// The value that is written over a claim that is broken, in the moment before its key goes.
 pub(super) fn write_broken(reason: &str) -> Vec<u8> {
     format!("{OURS} {BROKEN}\n{reason}").into_bytes()
 }
@@ -55,16 +67,20 @@ pub(super) fn broken(value: &[u8]) -> Option<String> {
     Some(text.strip_prefix(OURS)?.strip_prefix(' ')?.strip_prefix(BROKEN)?.get(1..)?.to_owned())
 }
 
-/// Why the claim whose key was created then is lost, if what was found in its place says so.
-pub(super) fn loss(found: &RangeResponse, created: i64) -> Option<LossReason> {
-    match found.kvs.first().filter(|kv| kv.create_revision == created) {
-        Some(kv) => broken(&kv.value).map(|reason| LossReason::Broken { reason }),
-        None => Some(LossReason::Gone),
-    }
+/// The claims of a name in the order of their queue, and the mode of each. What is in the range
+/// but belongs to a longer name is left out.
+pub(super) fn in_order<'a>(
+    range: &KeyRange,
+    kvs: &'a [KeyValue],
+) -> (Vec<&'a KeyValue>, Vec<Mode>) {
+    let mut claims: Vec<_> = kvs.iter().filter(|kv| range.has(&kv.key)).collect();
+    claims.sort_by_key(|kv| kv.create_revision);
+    let modes = claims.iter().map(|kv| mode_of(&kv.value)).collect();
+    (claims, modes)
 }
 
-/// How a claim is meant. One that does not say so wants the name for itself.
-pub(super) fn mode_of(value: &[u8]) -> Mode {
+/// The mode of a claim. One that does not say wants the name for itself, as Go's do.
+fn mode_of(value: &[u8]) -> Mode {
     read(value).map_or(Mode::Exclusive, |record| record.mode)
 }
 

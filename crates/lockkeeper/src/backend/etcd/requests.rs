@@ -1,153 +1,78 @@
-//! What is asked of etcd, each in one transaction.
+//! What is asked of etcd: every atomic request, and how its answer is read.
+//!
+//! Two comparisons make requests safe to repeat.
+//! - *The create revision of a key* says whose claim it is. A request that deletes or rewrites a
+//!   key names the revision at which its own claim created it, and does nothing to a later one.
+//! - *The generation of the session*, the value of its generation key, says whether a request for
+//!   a new key still counts. A request whose answer was lost may be carried out at any time later,
+//!   by a member that was stuck; so a withdrawal deletes the key and changes the generation in one
+//!   step, and what was sent before finds another generation than it expects.
 
-use super::key::{Keys, Line, OwnKey, doubt_key};
-use super::proto::{
+use super::keys::ClaimKey;
+use super::protocol::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest,
-    RangeResponse, Request, RequestOp, Response, ResponseOp, SortOrder, SortTarget, Target,
-    TxnRequest,
+    RangeResponse, Request, RequestOp, Response, ResponseHeader, ResponseOp, SortOrder, SortTarget,
+    Target, TxnRequest, TxnResponse,
 };
-use super::session::Term;
-use super::{lock, record};
+use super::record;
 use crate::backend::{Claim, Mode};
-use std::sync::Arc;
 
-/// A claim's key, with what makes it.
-#[derive(Debug, Clone)]
-pub(super) struct Ticket {
-    pub(super) line: Line,
-    pub(super) key: Arc<OwnKey>,
-    pub(super) mode: Mode,
-}
-
-impl Ticket {
-    pub(super) fn new(prefix: &str, keys: &Keys, claim: &Claim, term: &Term) -> Self {
-        let line = Line::new(prefix, &claim.name);
-        let key = keys.take(&line, term.lease);
-        Self { line, key, mode: claim.mode }
-    }
-
-    /// Those in the line, or as many of them as it takes to know where we stand as the last.
-    pub(super) fn last(&self) -> RangeRequest {
-        let all = range(self.line.start(), self.line.end());
-        match self.mode {
-            // The last and the one before it.
-            Mode::Exclusive => RangeRequest {
-                limit: 2,
-                keys_only: true,
-                sort_order: SortOrder::Descend as i32,
-                sort_target: SortTarget::Create as i32,
-                ..all
-            },
-            Mode::Shared | Mode::Permit { .. } => all,
-        }
-    }
-
-    /// The same, when there may be others behind us.
-    pub(super) fn up_to(&self, create_revision: i64) -> RangeRequest {
-        RangeRequest { max_create_revision: create_revision, ..self.last() }
-    }
-
-    /// Everyone who was there no later than we.
-    pub(super) fn all_up_to(&self, create_revision: i64) -> RangeRequest {
-        let all = range(self.line.start(), self.line.end());
-        RangeRequest { max_create_revision: create_revision, ..all }
-    }
-
-    /// Steps into the line.
-    pub(super) fn enter(&self, prefix: &str, claim: &Claim, term: &Term) -> TxnRequest {
-        TxnRequest {
-            compare: vec![created(self.key.bytes(), 0), no_doubt(prefix, term)],
-            success: vec![self.put(claim, term), get(self.last())],
-            // Why it failed is asked when it did: all of this is written to etcd's log.
-            failure: Vec::new(),
-        }
-    }
-
-    /// Why stepping in failed: our key if it is there, and the key of doubt.
-    pub(super) fn what_was_in_the_way(&self, prefix: &str, term: &Term) -> TxnRequest {
-        let mine = get(one(self.key.bytes().to_vec()));
-        let doubt = get(one(doubt_key(prefix, term.lease)));
-        TxnRequest { compare: Vec::new(), success: vec![mine, doubt], failure: Vec::new() }
-    }
-
-    /// Steps in only if nobody came after `revision`; if that is zero, only if nobody is there.
-    pub(super) fn enter_unless_joined(
-        &self,
-        prefix: &str,
-        claim: &Claim,
-        term: &Term,
-        revision: i64,
-    ) -> TxnRequest {
-        let mut nobody = self.nobody();
-        if revision > 0 {
-            nobody.result = CompareResult::Less as i32;
-            nobody.against = Some(Target::CreateRevision(revision + 1));
-        }
-        TxnRequest {
-            compare: vec![nobody, no_doubt(prefix, term)],
-            success: vec![self.put(claim, term)],
-            failure: vec![
-                get(one(self.key.bytes().to_vec())),
-                get(one(doubt_key(prefix, term.lease))),
-                get(self.first()),
-            ],
-        }
-    }
-
-    fn nobody(&self) -> Compare {
-        Compare { range_end: self.line.end(), ..created(&self.line.start(), 0) }
-    }
-
-    /// Those at the head, or as many of them as it takes to know that the name is not free.
-    fn first(&self) -> RangeRequest {
-        let all = range(self.line.start(), self.line.end());
-        match self.mode {
-            Mode::Exclusive => RangeRequest {
-                limit: 1,
-                keys_only: true,
-                sort_order: SortOrder::Ascend as i32,
-                sort_target: SortTarget::Create as i32,
-                ..all
-            },
-            Mode::Shared | Mode::Permit { .. } => all,
-        }
-    }
-
-    pub(super) fn everyone(&self) -> RangeRequest {
-        range(self.line.start(), self.line.end())
-    }
-
-    fn put(&self, claim: &Claim, term: &Term) -> RequestOp {
-        put(PutRequest {
-            key: self.key.bytes().to_vec(),
-            value: record::write(claim),
-            lease: term.lease,
-            ignore_lease: false,
-        })
+/// Steps into the queue, at its end; answers with what [`newest`] reads.
+pub(super) fn enter(key: &ClaimKey, claim: &Claim, generation: &[u8]) -> TxnRequest {
+    TxnRequest {
+        compare: vec![created_at(key.bytes(), 0), has_generation(key, generation)],
+        success: vec![put_claim(key, claim), get(newest(key))],
+        // Why it failed is asked when it did: all of this is written to etcd's log.
+        failure: Vec::new(),
     }
 }
 
-/// Steps into several lines, if nobody is in any of them.
-pub(super) fn enter_all(
-    prefix: &str,
-    claims: &[Claim],
-    tickets: &[Ticket],
-    term: &Term,
+/// Why [`enter`] failed; the answer is an [`InTheWay`] without a queue.
+pub(super) fn why_not_entered(key: &ClaimKey) -> TxnRequest {
+    let reads = vec![get(one(key.bytes().to_vec())), get(one(key.generation_key.clone()))];
+    TxnRequest { compare: Vec::new(), success: reads, failure: Vec::new() }
+}
+
+/// Steps in only if nobody came after `revision`, or, if that is zero, if nobody is there; answers
+/// with an [`InTheWay`] if not.
+pub(super) fn enter_if_alone(
+    key: &ClaimKey,
+    claim: &Claim,
+    generation: &[u8],
+    revision: i64,
 ) -> TxnRequest {
-    let mut compare: Vec<Compare> = tickets.iter().map(Ticket::nobody).collect();
-    compare.push(no_doubt(prefix, term));
-    let puts = tickets.iter().zip(claims).map(|(ticket, claim)| ticket.put(claim, term));
+    let mut nobody = nobody_in(key);
+    if revision > 0 {
+        nobody.result = CompareResult::Less as i32;
+        nobody.against = Some(Target::CreateRevision(revision + 1));
+    }
+    TxnRequest {
+        compare: vec![nobody, has_generation(key, generation)],
+        success: vec![put_claim(key, claim)],
+        failure: vec![
+            get(one(key.bytes().to_vec())),
+            get(one(key.generation_key.clone())),
+            get(oldest(key)),
+        ],
+    }
+}
+
+/// Steps into several queues of one session, if nobody is in any of them; answers with what
+/// [`oldest`] reads of each if not.
+pub(super) fn enter_all(keys: &[ClaimKey], claims: &[Claim], generation: &[u8]) -> TxnRequest {
+    let mut compare: Vec<Compare> = keys.iter().map(nobody_in).collect();
+    compare.extend(keys.first().map(|key| has_generation(key, generation)));
     TxnRequest {
         compare,
-        success: puts.collect(),
-        failure: tickets.iter().map(|ticket| get(ticket.first())).collect(),
+        success: keys.iter().zip(claims).map(|(key, claim)| put_claim(key, claim)).collect(),
+        failure: keys.iter().map(|key| get(oldest(key))).collect(),
     }
 }
 
 /// Deletes the key if it is still the one that was created then.
 pub(super) fn delete(key: &[u8], create_revision: i64) -> TxnRequest {
     TxnRequest {
-        compare: vec![created(key, create_revision)],
+        compare: vec![created_at(key, create_revision)],
         success: vec![remove(key)],
         failure: Vec::new(),
     }
@@ -158,51 +83,128 @@ pub(super) fn delete(key: &[u8], create_revision: i64) -> TxnRequest {
 pub(super) fn rewrite(key: &[u8], create_revision: i64, value: Vec<u8>, lease: i64) -> TxnRequest {
     let (key, ignore_lease) = (key.to_vec(), lease == 0);
     TxnRequest {
-        compare: vec![created(&key, create_revision)],
+        compare: vec![created_at(&key, create_revision)],
         success: vec![put(PutRequest { key, value, lease, ignore_lease })],
         failure: Vec::new(),
     }
 }
 
-/// Deletes the key if it is still the one that was created then, and sees to it that no request
-/// made before can bring it back: those expect something else in the key of doubt.
+/// Deletes the key if it is still the one that was created then, and begins a new generation, so
+/// that no request sent before can create the key again.
 pub(super) fn delete_for_good(
-    prefix: &str,
-    lease: i64,
-    key: &[u8],
+    key: &ClaimKey,
     create_revision: i64,
-    mark: &[u8],
+    generation: &[u8],
 ) -> TxnRequest {
     TxnRequest {
-        compare: vec![created(key, create_revision)],
-        success: vec![remove(key), put(doubt(prefix, lease, mark))],
+        compare: vec![created_at(key.bytes(), create_revision)],
+        success: vec![remove(key.bytes()), put_generation(key, generation)],
         failure: Vec::new(),
     }
 }
 
 /// The same for a key of which it is not known whether it was created. Does nothing unless the
-/// key of doubt has what is expected in it: carried out a second time, and late, this must not
-/// delete what is another claim's by then.
-pub(super) fn withdraw(
-    prefix: &str,
-    lease: i64,
-    key: &[u8],
-    mark: &[u8],
-    expected: &[u8],
-) -> TxnRequest {
+/// generation is the expected one: carried out a second time, and late, this must not delete what
+/// is another claim's by then. Answers with the generation if it is another.
+pub(super) fn withdraw(key: &ClaimKey, generation: &[u8], expected: &[u8]) -> TxnRequest {
     TxnRequest {
-        compare: vec![marked(prefix, lease, expected)],
-        success: vec![remove(key), put(doubt(prefix, lease, mark))],
-        failure: vec![get(one(doubt_key(prefix, lease)))],
+        compare: vec![has_generation(key, expected)],
+        success: vec![remove(key.bytes()), put_generation(key, generation)],
+        failure: vec![get(one(key.generation_key.clone()))],
     }
 }
 
-fn doubt(prefix: &str, lease: i64, mark: &[u8]) -> PutRequest {
-    let (key, value) = (doubt_key(prefix, lease), mark.to_vec());
-    PutRequest { key, value, lease, ignore_lease: false }
+/// The end of the queue: as much of it as it takes to know where the last claim stands. An
+/// exclusive claim needs to know only whether another is before it; what others share by, or how
+/// many they are, takes all of them.
+pub(super) fn newest(key: &ClaimKey) -> RangeRequest {
+    some_of(key, SortOrder::Descend, 2)
 }
 
-fn created(key: &[u8], revision: i64) -> Compare {
+/// The same, when there may be others behind us.
+pub(super) fn newest_up_to(key: &ClaimKey, create_revision: i64) -> RangeRequest {
+    RangeRequest { max_create_revision: create_revision, ..newest(key) }
+}
+
+/// Every claim that was there no later than the one created then.
+pub(super) fn all_up_to(key: &ClaimKey, create_revision: i64) -> RangeRequest {
+    RangeRequest { max_create_revision: create_revision, ..all(key) }
+}
+
+/// Every claim on the name, and whatever is below longer names that begin with it.
+pub(super) fn all(key: &ClaimKey) -> RangeRequest {
+    range(key.range.start(), key.range.end())
+}
+
+/// The head of the queue: as much of it as it takes to know that the name is not free.
+fn oldest(key: &ClaimKey) -> RangeRequest {
+    some_of(key, SortOrder::Ascend, 1)
+}
+
+fn some_of(key: &ClaimKey, order: SortOrder, limit: i64) -> RangeRequest {
+    match key.mode {
+        Mode::Exclusive => RangeRequest {
+            limit,
+            keys_only: true,
+            sort_order: order as i32,
+            sort_target: SortTarget::Create as i32,
+            ..all(key)
+        },
+        Mode::Shared | Mode::Permit { .. } => all(key),
+    }
+}
+
+/// One key.
+pub(super) fn one(key: Vec<u8>) -> RangeRequest {
+    range(key, Vec::new())
+}
+
+/// The keys from `key` up to, and without, `range_end`.
+pub(super) fn range(key: Vec<u8>, range_end: Vec<u8>) -> RangeRequest {
+    RangeRequest { key, range_end, ..RangeRequest::default() }
+}
+
+/// What kept a claim from stepping in.
+pub(super) struct InTheWay {
+    /// Our own key: an earlier copy of the request was carried out.
+    pub(super) ours: Option<KeyValue>,
+    /// The generation of the session, as it is now.
+    pub(super) generation: Vec<u8>,
+    /// The head of the queue.
+    pub(super) oldest: Vec<KeyValue>,
+}
+
+impl InTheWay {
+    pub(super) fn read(answer: TxnResponse) -> Self {
+        let mut reads = reads(answer.responses);
+        Self {
+            ours: first_of(reads.next()),
+            generation: first_of(reads.next()).map(|kv| kv.value).unwrap_or_default(),
+            oldest: reads.next().unwrap_or_default().kvs,
+        }
+    }
+}
+
+/// The answers to the reads of a transaction, in order.
+pub(super) fn reads(responses: Vec<ResponseOp>) -> impl Iterator<Item = RangeResponse> {
+    responses.into_iter().filter_map(|operation| match operation.response {
+        Some(Response::Range(range)) => Some(range),
+        _ => None,
+    })
+}
+
+/// The one key that was asked for, if it is there.
+pub(super) fn first_of(range: Option<RangeResponse>) -> Option<KeyValue> {
+    range?.kvs.into_iter().next()
+}
+
+/// The revision that an answer speaks of.
+pub(super) fn revision_of(header: Option<ResponseHeader>) -> i64 {
+    header.map_or(0, |header| header.revision)
+}
+
+/// Holds if the key was created at this revision; at zero, if it is not there.
+fn created_at(key: &[u8], revision: i64) -> Compare {
     Compare {
         result: CompareResult::Equal as i32,
         target: CompareTarget::Create as i32,
@@ -212,29 +214,30 @@ fn created(key: &[u8], revision: i64) -> Compare {
     }
 }
 
-fn no_doubt(prefix: &str, term: &Term) -> Compare {
-    marked(prefix, term.lease, &lock(&term.doubt))
+/// Holds if there is no claim on the name. One on a longer name stands in the way too: etcd cannot
+/// compare all keys of a range but those.
+fn nobody_in(key: &ClaimKey) -> Compare {
+    Compare { range_end: key.range.end(), ..created_at(&key.range.start(), 0) }
 }
 
-/// Whether the key of doubt has this in it; nothing if it was never written.
-fn marked(prefix: &str, lease: i64, mark: &[u8]) -> Compare {
-    let key = doubt_key(prefix, lease);
-    if mark.is_empty() {
-        return created(&key, 0);
+/// Holds if the session is of this generation; the empty one is before the first withdrawal.
+fn has_generation(key: &ClaimKey, generation: &[u8]) -> Compare {
+    let absent = created_at(&key.generation_key, 0);
+    if generation.is_empty() {
+        return absent;
     }
-    Compare {
-        target: CompareTarget::Value as i32,
-        against: Some(Target::Value(mark.to_vec())),
-        ..created(&key, 0)
-    }
+    let (target, value) = (CompareTarget::Value as i32, generation.to_vec());
+    Compare { target, against: Some(Target::Value(value)), ..absent }
 }
 
-pub(super) fn one(key: Vec<u8>) -> RangeRequest {
-    range(key, Vec::new())
+fn put_claim(key: &ClaimKey, claim: &Claim) -> RequestOp {
+    let (bytes, value) = (key.bytes().to_vec(), record::write(claim));
+    put(PutRequest { key: bytes, value, lease: key.lease, ignore_lease: false })
 }
 
-pub(super) fn range(key: Vec<u8>, range_end: Vec<u8>) -> RangeRequest {
-    RangeRequest { key, range_end, ..RangeRequest::default() }
+fn put_generation(key: &ClaimKey, generation: &[u8]) -> RequestOp {
+    let (bytes, value) = (key.generation_key.clone(), generation.to_vec());
+    put(PutRequest { key: bytes, value, lease: key.lease, ignore_lease: false })
 }
 
 fn get(request: RangeRequest) -> RequestOp {
@@ -248,16 +251,4 @@ fn put(request: PutRequest) -> RequestOp {
 fn remove(key: &[u8]) -> RequestOp {
     let request = DeleteRangeRequest { key: key.to_vec() };
     RequestOp { request: Some(Request::DeleteRange(request)) }
-}
-
-/// The answers to the reads of a transaction, in order.
-pub(super) fn reads(responses: Vec<ResponseOp>) -> impl Iterator<Item = RangeResponse> {
-    responses.into_iter().filter_map(|operation| match operation.response {
-        Some(Response::Range(range)) => Some(range),
-        _ => None,
-    })
-}
-
-pub(super) fn first_of(range: Option<RangeResponse>) -> Option<KeyValue> {
-    range?.kvs.into_iter().next()
 }

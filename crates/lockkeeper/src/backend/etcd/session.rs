@@ -1,55 +1,60 @@
-//! The lease that all claims of a keeper live on.
+//! The session: the one lease of etcd's that all claims of a keeper live on.
+//!
+//! A keeper has a lease only while it needs one. When etcd ends a lease all claims on it are gone,
+//! and the next claim begins another. (To avoid a clash of words: a *server lease* is etcd's, a
+//! `Lease` is the library's word for one held claim.)
 
-use super::link::{Answered, Link};
-use super::proto::{
+use super::client::{Answered, Client};
+use super::protocol::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
     LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest, RangeResponse, ResponseHeader, path,
 };
-use super::{lock, requests};
+use super::requests;
 use crate::backend::Moment;
+use crate::backend::support::reconnect::Reconnecting;
+use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The longest pause between two heartbeats of who waits. A member that is stuck, and would not tell
-/// of a lock that is free, is found out by them.
+/// The longest pause between two heartbeats of a claim that waits. A member that is stuck, and
+/// would not tell of a lock that is free, is found out by them.
 const LONGEST_BEAT: Duration = Duration::from_secs(2);
-/// How often a heartbeat is sent again that the leader changed under.
+/// How often a heartbeat is sent again during which the leader changed.
 const TRIES: usize = 3;
 
-/// Makes leases, one after another: when one ends, all claims on it do.
+/// Makes server leases, one after another.
 #[derive(Debug)]
 pub(super) struct Session {
-    link: Arc<Link>,
+    client: Arc<Client>,
     length: Duration,
     /// A key that we may read, and that is never there.
     probe: Vec<u8>,
-    term: Mutex<Option<Arc<Term>>>,
-    opening: tokio::sync::Mutex<()>,
+    current: Reconnecting<Arc<ServerLease>>,
 }
 
-/// One lease, from its grant to its end.
+/// One lease of etcd's, from its grant to its end.
 #[derive(Debug)]
-pub(super) struct Term {
-    pub(super) lease: i64,
-    /// How long etcd keeps it without a sign of life.
+pub(super) struct ServerLease {
+    pub(super) id: i64,
+    /// How long etcd keeps it without a heartbeat.
     pub(super) ttl: Duration,
-    /// What the lease's life rests on.
-    voucher: Mutex<Voucher>,
-    /// So that one sign of life serves all who want one.
-    turn: tokio::sync::Mutex<()>,
+    /// The heartbeat that the lease's life rests on.
+    confirmed: Mutex<Heartbeat>,
+    /// Held during a heartbeat, so that one serves all callers that want one.
+    beating: tokio::sync::Mutex<()>,
     probe: RangeRequest,
     /// Cancelled when etcd says that the lease is no more.
-    over: CancellationToken,
-    /// What is in the key of doubt; see [`withdraw`](super::requests::withdraw).
-    pub(super) doubt: Mutex<Vec<u8>>,
+    gone: CancellationToken,
+    /// The session's generation, as far as we know; see [`requests`].
+    generation: Mutex<Vec<u8>>,
 }
 
-/// A sign of life that a majority stands behind.
+/// A heartbeat that a majority stands behind.
 #[derive(Debug, Clone, Copy)]
-struct Voucher {
-    /// When it left.
+struct Heartbeat {
+    /// When it was sent.
     sent: Moment,
     /// The connection on which a read was answered after it, unless none was yet: at the other end
     /// is a member that keeps up with the leader.
@@ -57,79 +62,70 @@ struct Voucher {
 }
 
 impl Session {
-    pub(super) fn new(link: Arc<Link>, length: Duration, probe: Vec<u8>) -> Self {
-        let (term, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { link, length, probe, term, opening }
+    pub(super) fn new(client: Arc<Client>, length: Duration, probe: Vec<u8>) -> Self {
+        Self { client, length, probe, current: Reconnecting::default() }
     }
 
     /// The lease in use; a new one if there is none or it may be over.
-    pub(super) async fn term(&self) -> Result<Arc<Term>> {
-        if let Some(term) = self.current() {
-            return Ok(term);
-        }
-        let _one = self.opening.lock().await;
-        if let Some(term) = self.current() {
-            return Ok(term);
-        }
-        let term = Arc::new(Term::begin(&self.link, self.length, &self.probe).await?);
-        *lock(&self.term) = Some(term.clone());
-        Ok(term)
+    pub(super) async fn current(&self) -> Result<Arc<ServerLease>> {
+        let begin =
+            async || ServerLease::begin(&self.client, self.length, &self.probe).await.map(Arc::new);
+        Ok(self.current.get(|lease| !lease.is_over(), begin).await?.1)
     }
 
-    /// Ends the lease in use, if nobody has a claim on it that `owed` knows of, or is making one.
-    pub(super) async fn close(&self, owed: impl Fn(i64) -> bool) -> Result<()> {
-        let idle = {
-            let mut term = lock(&self.term);
-            // Whoever has or makes a claim shares the term; a claim that was detached is owed.
-            term.take_if(|term| Arc::strong_count(term) == 1 && !owed(term.lease))
-        };
-        let Some(term) = idle.filter(|term| !term.is_over()) else { return Ok(()) };
-        let request = LeaseRevokeRequest { id: term.lease };
-        match self.link.try_call::<_, LeaseRevokeResponse>(path::LEASE_REVOKE, &request).await {
-            Ok(_) => Ok(()),
-            Err(trouble) if trouble.is_lease_gone() => Ok(()),
-            Err(trouble) => Err(trouble.explain(self.link.shown())),
+    /// Ends the lease in use, unless a claim lives on it, is being made on it, or `pending` says
+    /// that something on it is still to be deleted. Whether no lease is in use afterwards.
+    pub(super) async fn close(&self, pending: impl Fn(i64) -> bool) -> Result<bool> {
+        // Whatever has or makes a claim shares the lease; a detached claim is pending.
+        let idle =
+            self.current.take_if(|lease| Arc::strong_count(lease) == 1 && !pending(lease.id));
+        let Some(lease) = idle else { return Ok(self.current.current(|_| true).is_none()) };
+        if lease.is_over() {
+            return Ok(true);
         }
-    }
-
-    fn current(&self) -> Option<Arc<Term>> {
-        lock(&self.term).clone().filter(|term| !term.is_over())
+        let request = LeaseRevokeRequest { id: lease.id };
+        match self.client.try_call::<_, LeaseRevokeResponse>(path::LEASE_REVOKE, &request).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is_lease_gone() => Ok(true),
+            Err(failure) => Err(failure.explain(self.client.shown())),
+        }
     }
 }
 
-impl Term {
-    async fn begin(link: &Link, length: Duration, probe: &[u8]) -> Result<Self> {
+impl ServerLease {
+    async fn begin(client: &Client, length: Duration, probe: &[u8]) -> Result<Self> {
         let sent = Moment::now();
-        let (lease, ttl) = grant(link, length).await?;
+        let (id, ttl) = grant(client, length).await?;
         Ok(Self {
-            lease,
+            id,
             ttl,
             // Granted by a majority, since it was written down.
-            voucher: Mutex::new(Voucher { sent, connection: None }),
-            turn: tokio::sync::Mutex::default(),
+            confirmed: Mutex::new(Heartbeat { sent, connection: None }),
+            beating: tokio::sync::Mutex::default(),
             probe: requests::one(probe.to_vec()),
-            over: CancellationToken::new(),
-            doubt: Mutex::default(),
+            gone: CancellationToken::new(),
+            generation: Mutex::default(),
         })
     }
 
+    /// When the last confirmed heartbeat was sent.
     pub(super) fn sent(&self) -> Moment {
-        lock(&self.voucher).sent
+        lock(&self.confirmed).sent
     }
 
-    /// The connection on which the last sign of life was confirmed.
-    pub(super) fn vouched_on(&self) -> Option<u64> {
-        lock(&self.voucher).connection
+    /// The connection on which the last heartbeat was confirmed.
+    pub(super) fn confirmed_on(&self) -> Option<u64> {
+        lock(&self.confirmed).connection
     }
 
-    /// Until when the lease surely lives, by our clock and with a distance from etcd's own.
+    /// Until when the lease surely lives, by our clock and with a margin for the drift of etcd's.
     pub(super) fn end(&self) -> Moment {
         self.sent() + self.ttl.saturating_sub(self.ttl / 100 + Duration::from_millis(2))
     }
 
     /// Whether etcd said that the lease is no more.
     pub(super) fn is_gone(&self) -> bool {
-        self.over.is_cancelled()
+        self.gone.is_cancelled()
     }
 
     /// Whether the lease is no more, or may be.
@@ -138,36 +134,49 @@ impl Term {
     }
 
     pub(super) fn declare_gone(&self) {
-        self.over.cancel();
+        self.gone.cancel();
     }
 
-    /// Shows that we live, unless someone did so less than `recently` ago, and says whether that
-    /// was needed. One request at a time does for all who call this meanwhile.
+    /// The generation that requests for new keys are to carry.
+    pub(super) fn generation(&self) -> Vec<u8> {
+        lock(&self.generation).clone()
+    }
+
+    /// Notes the generation that etcd has; whether it was known.
+    pub(super) fn learn_generation(&self, generation: Vec<u8>) -> bool {
+        let mut known = lock(&self.generation);
+        let was_known = *known == generation;
+        *known = generation;
+        was_known
+    }
+
+    /// Sends a heartbeat, unless one was confirmed less than `recently` ago, and says whether it
+    /// did. One request at a time serves all who call this meanwhile.
     ///
-    /// A sign of life is answered from the memory of whoever takes itself for the leader; one that
-    /// was deposed, and whose disk hangs or that was stopped, does not know better, and renews a
-    /// lease that the others let end. So it counts only with a read through a majority that was
-    /// answered after it, in the same term: then its leader led when it renewed the lease, and
-    /// every leader after it gives the lease its whole length again. Nothing else that we believe
-    /// is one member's word: reads and transactions go through a majority, and a watch only makes
-    /// us look.
-    pub(super) async fn keep_alive(&self, link: &Link, recently: Duration) -> Result<bool> {
+    /// etcd answers a heartbeat from the memory of the member that takes itself for the leader. One
+    /// that was deposed, and whose disk hangs or that was stopped, does not know better, and renews
+    /// a lease that the others let end. So a heartbeat counts only with a read through a majority
+    /// that was answered after it, in the same raft term: then its leader led when it renewed the
+    /// lease, and every leader after it gives the lease its whole length again. Nothing else that
+    /// we believe is one member's word: reads and transactions go through a majority, and a watch
+    /// only makes us look.
+    pub(super) async fn keep_alive(&self, client: &Client, recently: Duration) -> Result<bool> {
         let begun = Moment::now();
         let is_recent = || begun.since(self.sent()) <= recently;
         if self.is_gone() || is_recent() {
             return Ok(false);
         }
-        let _turn = self.turn.lock().await;
+        let _one = self.beating.lock().await;
         if self.is_gone() || is_recent() {
             return Ok(false);
         }
         let mut unknown = false;
         for _ in 0..TRIES {
             let sent = Moment::now();
-            let request = LeaseKeepAliveRequest { id: self.lease };
+            let request = LeaseKeepAliveRequest { id: self.id };
             let alive: LeaseKeepAliveResponse =
-                link.first_answer(path::LEASE_KEEP_ALIVE, &request).await?;
-            let (term, connection) = confirm(link, &self.probe).await?;
+                client.first_answer(path::LEASE_KEEP_ALIVE, &request).await?;
+            let (term, connection) = read_by_majority(client, &self.probe).await?;
             // Not an error to etcd: a lease that is no more has no time left. A leader that has
             // just begun may not know it yet; after the read it does.
             if alive.ttl <= 0 {
@@ -175,37 +184,37 @@ impl Term {
                     self.declare_gone();
                     return Ok(true);
                 }
-            } else if term_of(alive.header) == term {
-                *lock(&self.voucher) = Voucher { sent, connection: Some(connection) };
+            } else if raft_term(alive.header) == term {
+                *lock(&self.confirmed) = Heartbeat { sent, connection: Some(connection) };
                 return Ok(true);
             }
         }
         Err(Error::new(
             ErrorKind::Unavailable,
-            format!("{} changed its leader again and again: try again", link.shown()),
+            format!("{} changed its leader again and again: try again", client.shown()),
         ))
     }
 
-    /// How often a sign of life is due from who waits.
+    /// How often a claim that waits sends a heartbeat.
     pub(super) fn beat(&self) -> Duration {
         (self.ttl / 3).min(LONGEST_BEAT)
     }
 }
 
-/// Reads through a majority: the term in which it was answered, and on which connection.
-async fn confirm(link: &Link, probe: &RangeRequest) -> Result<(Option<u64>, u64)> {
-    let read = link.try_call::<_, RangeResponse>(path::RANGE, probe).await;
-    let read = read.map_err(|trouble| trouble.explain(link.shown()))?;
-    Ok((term_of(read.answer.header), read.connection))
+/// Reads through a majority: the raft term in which it was answered, and on which connection.
+async fn read_by_majority(client: &Client, probe: &RangeRequest) -> Result<(Option<u64>, u64)> {
+    let read = client.try_call::<_, RangeResponse>(path::RANGE, probe).await;
+    let read = read.map_err(|failure| failure.explain(client.shown()))?;
+    Ok((raft_term(read.answer.header), read.connection))
 }
 
-fn term_of(header: Option<ResponseHeader>) -> Option<u64> {
+fn raft_term(header: Option<ResponseHeader>) -> Option<u64> {
     header.map(|header| header.raft_term)
 }
 
-/// Grants a lease of at least `length`; its number and its true length. The number is ours, so
-/// that asking twice grants one.
-pub(super) async fn grant(link: &Link, length: Duration) -> Result<(i64, Duration)> {
+/// Grants a server lease of at least `length`; its id and its true length. The id is ours, so that
+/// the request is idempotent.
+pub(super) async fn grant(client: &Client, length: Duration) -> Result<(i64, Duration)> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| {
         Error::new(ErrorKind::Unavailable, "the system gave no random numbers")
@@ -214,13 +223,13 @@ pub(super) async fn grant(link: &Link, length: Duration) -> Result<(i64, Duratio
     let id = (i64::from_ne_bytes(bytes) & i64::MAX).max(1);
     let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
     let ttl = i64::try_from(seconds).unwrap_or(i64::MAX);
-    let granted = link.try_call(path::LEASE_GRANT, &LeaseGrantRequest { ttl, id }).await;
+    let granted = client.try_call(path::LEASE_GRANT, &LeaseGrantRequest { ttl, id }).await;
     match granted {
         Ok(Answered { answer: LeaseGrantResponse { ttl, .. }, .. }) => {
             Ok((id, Duration::from_secs(u64::try_from(ttl).unwrap_or(seconds))))
         }
         // Granted by a request whose answer was lost; etcd makes leases longer, never shorter.
-        Err(trouble) if trouble.is_lease_there() => Ok((id, Duration::from_secs(seconds))),
-        Err(trouble) => Err(trouble.explain(link.shown())),
+        Err(failure) if failure.is_lease_there() => Ok((id, Duration::from_secs(seconds))),
+        Err(failure) => Err(failure.explain(client.shown())),
     }
 }

@@ -56,6 +56,12 @@ impl<T: Clone> Reconnecting<T> {
         let mut current = lock(&self.current);
         if current.number == number { current.value.take() } else { None }
     }
+
+    /// Takes the one in use out of use, if it is `idle`; nobody can get hold of it meanwhile.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn take_if(&self, idle: impl FnOnce(&T) -> bool) -> Option<T> {
+        lock(&self.current).value.take_if(|value| idle(value))
+    }
 }
 
 #[cfg(test)]

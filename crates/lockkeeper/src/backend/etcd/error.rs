@@ -1,54 +1,59 @@
-//! What a failed request means.
+//! What a failed request means: whether to send it again and where, and what the user is told.
 
 use crate::error::{Error, ErrorKind};
 use std::error::Error as _;
 use tonic::{Code, Status};
 
 /// A request that brought no answer, or a refusal.
+///
+/// Kept apart from the library's [`Error`] until nobody decides by it any more: what is retried
+/// depends on details that the user is not told.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum Failure {
+    /// No answer within the time limit of one request.
     TimedOut,
     /// The runtime that the connection was on ended: nobody reads what etcd answers.
     RuntimeEnded,
+    /// No connection could be made, or it broke before the request was sent.
     Unreachable(tonic::transport::Error),
+    /// A status: sent by etcd, or made up by the gRPC library for a connection that broke.
     Refused(Status),
     /// The connection ended, for this reason, before etcd said anything.
-    HungUp {
-        why: String,
-        encrypted: bool,
-    },
+    HungUp { why: String, encrypted: bool },
 }
 
-/// What to do about it. Whatever was asked may have been done: every request of ours does the
-/// same when it is sent twice.
+/// Whether and where to send the request again. It may have been carried out all the same: every
+/// request of ours is idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
-    /// Ask again, on a new connection.
+pub(super) enum Retry {
+    /// On a new connection, to whichever member.
     Reconnect,
-    /// Ask another member, if there is one: this one is stuck, or has lost its leader.
-    Elsewhere,
-    None,
+    /// At another member, if there is one: this one is stuck, or has lost its leader.
+    OtherMember,
+    /// Nowhere: the answer would be the same.
+    No,
 }
 
-impl Trouble {
-    pub(super) fn remedy(&self) -> Remedy {
+impl Failure {
+    /// Whether and where a retry can help.
+    pub(super) fn retry(&self) -> Retry {
         match self {
-            Self::Unreachable(_) | Self::HungUp { .. } | Self::RuntimeEnded => Remedy::Reconnect,
-            Self::TimedOut => Remedy::Elsewhere,
+            Self::Unreachable(_) | Self::HungUp { .. } | Self::RuntimeEnded => Retry::Reconnect,
+            Self::TimedOut => Retry::OtherMember,
             // A status that etcd sent has no source; one made up here for a broken connection
             // has.
-            Self::Refused(status) if status.source().is_some() => Remedy::Reconnect,
+            Self::Refused(status) if status.source().is_some() => Retry::Reconnect,
             Self::Refused(status) => match status.code() {
-                Code::Unavailable => Remedy::Elsewhere,
+                Code::Unavailable => Retry::OtherMember,
                 // The token ran out, or the server that knew it is gone.
-                Code::Unauthenticated => Remedy::Reconnect,
-                _ => Remedy::None,
+                Code::Unauthenticated => Retry::Reconnect,
+                _ => Retry::No,
             },
         }
     }
 
     /// Whether the connection ended instead of an answer.
-    pub(super) fn is_silence(&self) -> bool {
+    pub(super) fn is_broken_connection(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
             Self::Refused(status) => status.source().is_some(),
@@ -56,8 +61,9 @@ impl Trouble {
         }
     }
 
-    /// The same, where etcd had not said anything yet.
-    pub(super) fn before_a_word(self, encrypted: bool) -> Self {
+    /// The same failure, where no answer ever came from this address: then the address or the
+    /// choice of TLS is the likely cause, and the message says so.
+    pub(super) fn before_any_answer(self, encrypted: bool) -> Self {
         let why = match self {
             Self::Unreachable(error) => root(&error),
             Self::Refused(status) => root(&status),
@@ -100,6 +106,7 @@ impl Trouble {
     }
 }
 
+/// The library's error for a status, with what to do about it where that is known.
 fn explain_status(status: Status, at: &str) -> Error {
     let said = status.message().to_owned();
     let (kind, message) = match status.code() {
@@ -138,7 +145,7 @@ fn explain_status(status: Status, at: &str) -> Error {
     Error::new(kind, message).caused_by(status)
 }
 
-/// What lies at the bottom of an error: those above it only say that something went wrong.
+/// The root cause of an error: the layers above it only say that something went wrong.
 fn root(error: &dyn std::error::Error) -> String {
     let mut root = error;
     while let Some(source) = root.source() {
@@ -147,6 +154,7 @@ fn root(error: &dyn std::error::Error) -> String {
     root.to_string()
 }
 
+/// No connection: nothing listens there, or the TLS handshake failed for one of three reasons.
 fn unreachable(why: &str, at: &str) -> Error {
     if why.contains("fatal alert") {
         return hung_up(why, at);
@@ -161,6 +169,8 @@ fn unreachable(why: &str, at: &str) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
+/// The server ended an encrypted connection right after the handshake, which is how a missing or
+/// untrusted client certificate shows.
 fn hung_up(why: &str, at: &str) -> Error {
     let kind = if why.contains("fatal alert") { ErrorKind::Denied } else { ErrorKind::Unavailable };
     let message = format!(

@@ -1,48 +1,28 @@
-//! Who is where in the queue of a name.
+//! Where a claim stands in the queue of its name, from the keys that etcd returned.
 //!
-//! The claims stand in the order in which their keys were created. Go's clients wait for every key
-//! before their own, so beside readers they are safe too.
+//! The claims stand in the order in which their keys were created; who of them holds is for
+//! [`queue`](crate::backend::queue) to say. Go's clients wait for every key before their own, so
+//! they are safe beside readers and permits, too.
 
-use super::key::Line;
-use super::proto::KeyValue;
-use super::record;
-use crate::backend::queue;
-use crate::backend::{FencingToken, Mode};
+use super::super::keys::{ClaimKey, KeyRange};
+use super::super::protocol::{KeyValue, RangeResponse};
+use super::super::record;
+use crate::backend::{Mode, queue};
 
 /// Where a claim is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// At the head: it holds the name.
     Head,
-    /// Waiting, as number so many if that is known, until one of the keys `behind` goes.
+    /// Waiting, with this number if that is known, until one of the keys `behind` goes.
     Waits { number: Option<usize>, behind: Vec<Vec<u8>> },
     /// Its key is not there any more.
     Nowhere,
 }
 
-/// The token of a key that was created then.
-pub(super) fn token(create_revision: i64) -> Option<FencingToken> {
-    FencingToken::from_revision(create_revision)
-}
-
-/// The claims of a line in order, and how each is meant.
-fn queue<'a>(line: &Line, kvs: &'a [KeyValue]) -> (Vec<&'a KeyValue>, Vec<Mode>) {
-    let mut claims: Vec<_> = kvs.iter().filter(|kv| line.has(&kv.key)).collect();
-    claims.sort_by_key(|kv| kv.create_revision);
-    let modes = claims.iter().map(|kv| record::mode_of(&kv.value)).collect();
-    (claims, modes)
-}
-
-/// Parts the claims of a line, in order, into those who hold and those who wait.
-pub(super) fn part<'a>(line: &Line, kvs: &'a [KeyValue]) -> (Vec<&'a KeyValue>, Vec<&'a KeyValue>) {
-    let (mut claims, modes) = queue(line, kvs);
-    let waiting = claims.split_off(queue::holders(modes));
-    (claims, waiting)
-}
-
 /// Where the claim with `key` is among the claims created up to its own.
-pub(super) fn find(line: &Line, kvs: &[KeyValue], key: &[u8]) -> Place {
-    let (claims, modes) = queue(line, kvs);
+pub(super) fn find(range: &KeyRange, kvs: &[KeyValue], key: &[u8]) -> Place {
+    let (claims, modes) = record::in_order(range, kvs);
     let index = claims.iter().position(|kv| kv.key == key);
     match index.and_then(|index| queue::place(&modes, index)) {
         None => Place::Nowhere,
@@ -54,13 +34,44 @@ pub(super) fn find(line: &Line, kvs: &[KeyValue], key: &[u8]) -> Place {
     }
 }
 
+/// Where the last of the queue is, from what [`newest`](super::super::requests::newest) reads;
+/// `None` when that is not enough to tell, because keys of longer names are among it.
+pub(super) fn of_last(key: &ClaimKey, newest: &RangeResponse) -> Option<Place> {
+    if key.mode != Mode::Exclusive {
+        return Some(find(&key.range, &newest.kvs, key.bytes()));
+    }
+    match &newest.kvs[..] {
+        [] => Some(Place::Nowhere),
+        [last, ..] if last.key != key.bytes() => {
+            if key.range.has(&last.key) {
+                Some(Place::Nowhere)
+            } else {
+                None
+            }
+        }
+        [_] => Some(Place::Head),
+        [_, before, ..] if key.range.has(&before.key) => Some(Place::Waits {
+            number: usize::try_from(newest.count - 1).ok(),
+            behind: vec![before.key.clone()],
+        }),
+        _ => None,
+    }
+}
+
+/// Whether a claim of this mode would hold at once behind these.
+pub(super) fn is_free_for(mode: Mode, range: &KeyRange, kvs: &[KeyValue]) -> bool {
+    let (_, mut modes) = record::in_order(range, kvs);
+    modes.push(mode);
+    queue::holders(modes.iter().copied()) == modes.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::Name;
 
-    fn line() -> Line {
-        Line::new("", &Name::new("a").unwrap())
+    fn range() -> KeyRange {
+        KeyRange::new("", &Name::new("a").unwrap())
     }
 
     fn keys(values: &[&str]) -> Vec<KeyValue> {
@@ -78,7 +89,7 @@ mod tests {
     }
 
     fn place(values: &[&str], number: usize) -> Place {
-        find(&line(), &keys(values), format!("a/{number}").as_bytes())
+        find(&range(), &keys(values), format!("a/{number}").as_bytes())
     }
 
     fn waits(number: usize, behind: usize) -> Place {
@@ -91,7 +102,7 @@ mod tests {
         assert_eq!(place(&values, 0), Place::Head);
         assert_eq!(place(&values, 1), waits(1, 0));
         assert_eq!(place(&values, 2), waits(2, 1));
-        assert_eq!(find(&line(), &keys(&values), b"a/9"), Place::Nowhere);
+        assert_eq!(find(&range(), &keys(&values), b"a/9"), Place::Nowhere);
     }
 
     #[test]
@@ -116,6 +127,17 @@ mod tests {
     fn a_longer_name_is_in_nobodys_way() {
         let mut kvs = keys(&["exclusive", "exclusive"]);
         kvs[0].key = b"a/b/0".to_vec();
-        assert_eq!(find(&line(), &kvs, b"a/1"), Place::Head);
+        assert_eq!(find(&range(), &kvs, b"a/1"), Place::Head);
+    }
+
+    #[test]
+    fn a_name_is_free_for_those_who_fit_beside_its_holders() {
+        let free = |mode, values: &[&str]| is_free_for(mode, &range(), &keys(values));
+        assert!(free(Mode::Exclusive, &[]));
+        assert!(!free(Mode::Exclusive, &["shared"]));
+        assert!(free(Mode::Shared, &["shared", "shared"]));
+        assert!(!free(Mode::Shared, &["shared", "exclusive"]), "nobody is overtaken");
+        assert!(free(Mode::Permit { of: 2 }, &["permit 2"]));
+        assert!(!free(Mode::Permit { of: 2 }, &["permit 2", "permit 2"]));
     }
 }

@@ -1,0 +1,170 @@
+//! Keys of ours that must be gone, and when.
+//!
+//! A key lives as long as the session, whatever the ttl of its claim. So every claim is scheduled
+//! for deletion from its grant on, due when it is over: a detached claim at the end of its ttl, a
+//! key that could not be deleted as soon as etcd answers again. The driver of the watches deletes
+//! the detached, and every heartbeat whatever else is due. A keeper that sends no heartbeat has no
+//! session for long, and its keys end with that.
+//!
+//! The engine retries a withdrawal too, but only for as long as the claim's ttl: a session may keep
+//! a key for longer.
+
+use super::client::{Answered, Client};
+use super::keys::ClaimKey;
+use super::protocol::{TxnRequest, TxnResponse, path};
+use super::requests;
+use crate::backend::support::sync::lock;
+use crate::backend::{ClaimId, Moment};
+use crate::error::Result;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A key to delete.
+#[derive(Debug, Clone)]
+pub(super) struct Deletion {
+    key: ClaimKey,
+    /// The revision that tells our key from a later one; not known where the answer was lost that
+    /// would have told.
+    created: Option<i64>,
+    /// Whether a request that creates the key may still be carried out.
+    may_reappear: bool,
+    /// Not before.
+    due: Moment,
+}
+
+impl Deletion {
+    /// Of a key that was created at this revision; `sent_twice` is whether the request for it was
+    /// sent more than once.
+    pub(super) fn of(key: &ClaimKey, created: i64, sent_twice: bool) -> Self {
+        let (key, created, due) = (key.clone(), Some(created), Moment::now());
+        Self { key, created, may_reappear: sent_twice, due }
+    }
+
+    /// Of a key whose request was not answered, and may yet be carried out.
+    pub(super) fn in_doubt(key: &ClaimKey) -> Self {
+        Self { key: key.clone(), created: None, may_reappear: true, due: Moment::now() }
+    }
+
+    /// The same, not before `due`.
+    pub(super) fn at(self, due: Moment) -> Self {
+        Self { due, ..self }
+    }
+}
+
+/// The deletions that this keeper still has to do, by claim.
+#[derive(Debug)]
+pub(super) struct Cleanup {
+    client: Arc<Client>,
+    pending: Mutex<HashMap<ClaimId, Deletion>>,
+    /// Numbers the generations that deletions begin.
+    generations: AtomicU64,
+}
+
+impl Cleanup {
+    pub(super) fn new(client: Arc<Client>) -> Self {
+        Self { client, pending: Mutex::default(), generations: AtomicU64::new(0) }
+    }
+
+    /// Remembers the deletion until it is done; replaces an earlier one of the same claim.
+    pub(super) fn schedule(&self, claim: ClaimId, deletion: Deletion) {
+        lock(&self.pending).insert(claim, deletion);
+    }
+
+    /// Puts the deletion off: the claim was renewed.
+    pub(super) fn postpone(&self, claim: ClaimId, due: Moment) {
+        if let Some(deletion) = lock(&self.pending).get_mut(&claim) {
+            deletion.due = due;
+        }
+    }
+
+    pub(super) fn of(&self, claim: ClaimId) -> Option<Deletion> {
+        lock(&self.pending).get(&claim).cloned()
+    }
+
+    /// Nothing is left to delete.
+    pub(super) fn forget(&self, claim: ClaimId) {
+        lock(&self.pending).remove(&claim);
+    }
+
+    /// Whether any key on this server lease is to be deleted, now or later.
+    pub(super) fn any_on(&self, lease: i64) -> bool {
+        lock(&self.pending).values().any(|deletion| deletion.key.lease == lease)
+    }
+
+    /// When the claim's key is due, if it is scheduled.
+    pub(super) fn due_at(&self, claim: ClaimId) -> Option<Moment> {
+        lock(&self.pending).get(&claim).map(|deletion| deletion.due)
+    }
+
+    /// Deletes the key; once this is answered, no request sent before can bring it back. `false`
+    /// when it surely was not there any more.
+    pub(super) async fn run(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
+        // Never the same twice: a late request that expects an old generation must not find it.
+        let number = self.generations.fetch_add(1, Ordering::Relaxed);
+        let generation = format!("{claim}-{number}").into_bytes();
+        let key = &deletion.key;
+        let request = deletion.created.map(|created| {
+            if deletion.may_reappear {
+                requests::delete_for_good(key, created, &generation)
+            } else {
+                requests::delete(key.bytes(), created)
+            }
+        });
+        let answered = match &request {
+            Some(request) => self.send(request).await?,
+            None => None,
+        };
+        // Sent twice, it may have been there the first time.
+        let was_there = request.is_none()
+            || answered.as_ref().is_some_and(|it| it.answer.succeeded || it.sent_twice);
+        if deletion.may_reappear && !answered.is_some_and(|it| it.answer.succeeded) {
+            self.withdraw(key, &generation).await?;
+        }
+        self.forget(claim);
+        Ok(was_there)
+    }
+
+    /// Deletes the key, whoever created it of our requests, and begins a new generation. Usually
+    /// two round trips: the first learns which generation the session is in.
+    async fn withdraw(&self, key: &ClaimKey, generation: &[u8]) -> Result<()> {
+        let mut expected = Vec::new();
+        loop {
+            let request = requests::withdraw(key, generation, &expected);
+            let Some(Answered { answer, .. }) = self.send(&request).await? else { return Ok(()) };
+            let found = requests::first_of(requests::reads(answer.responses).next());
+            expected = found.map(|kv| kv.value).unwrap_or_default();
+            // Ours is there when this was carried out before and the answer lost.
+            if answer.succeeded || expected == generation {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `None` when the server lease is gone: then so is the key, and requests that are still under
+    /// way are refused.
+    async fn send(&self, request: &TxnRequest) -> Result<Option<Answered<TxnResponse>>> {
+        match self.client.try_call(path::TXN, request).await {
+            Ok(answered) => Ok(Some(answered)),
+            Err(failure) if failure.is_lease_gone() => Ok(None),
+            Err(failure) => Err(failure.explain(self.client.shown())),
+        }
+    }
+
+    /// Deletes what is due, until etcd does not answer.
+    pub(super) async fn run_due(&self) {
+        for (claim, deletion) in self.due() {
+            if let Err(error) = self.run(claim, &deletion).await {
+                tracing::debug!(%error, "a key could not be deleted yet");
+                return;
+            }
+        }
+    }
+
+    fn due(&self) -> Vec<(ClaimId, Deletion)> {
+        let now = Moment::now();
+        let pending = lock(&self.pending);
+        let due = pending.iter().filter(|(_, deletion)| deletion.due <= now);
+        due.map(|(claim, deletion)| (*claim, deletion.clone())).collect()
+    }
+}

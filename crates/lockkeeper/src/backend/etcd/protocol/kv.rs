@@ -1,0 +1,215 @@
+//! Keys: ranges, writes and transactions (service `KV`).
+
+use prost::{Enumeration, Message, Oneof};
+
+/// Stands in front of every answer: what the member that answers has carried out.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct ResponseHeader {
+    #[prost(int64, tag = "3")]
+    pub(crate) revision: i64,
+    /// The term of the last entry that the member which answers has carried out.
+    #[prost(uint64, tag = "4")]
+    pub(crate) raft_term: u64,
+}
+
+/// A key as it is stored. A key that was deleted and created again has a new `create_revision`:
+/// that is what tells two claims with the same key apart.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    pub(crate) create_revision: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) mod_revision: i64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) value: Vec<u8>,
+    #[prost(int64, tag = "6")]
+    pub(crate) lease: i64,
+}
+
+/// Whether and how a range is sorted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(crate) enum SortOrder {
+    None = 0,
+    Ascend = 1,
+    Descend = 2,
+}
+
+/// What a range is sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(crate) enum SortTarget {
+    Key = 0,
+    Version = 1,
+    Create = 2,
+}
+
+/// Read linearizably unless `serializable` is set, which we never do.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub(crate) limit: i64,
+    /// As it was then; zero for now.
+    #[prost(int64, tag = "4")]
+    pub(crate) revision: i64,
+    #[prost(enumeration = "SortOrder", tag = "5")]
+    pub(crate) sort_order: i32,
+    #[prost(enumeration = "SortTarget", tag = "6")]
+    pub(crate) sort_target: i32,
+    #[prost(bool, tag = "8")]
+    pub(crate) keys_only: bool,
+    #[prost(int64, tag = "13")]
+    pub(crate) max_create_revision: i64,
+}
+
+/// The keys of a range, and the revision they were read at.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ResponseHeader>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) kvs: Vec<KeyValue>,
+    /// How many keys the range has, limits and bounds on revisions aside.
+    #[prost(int64, tag = "4")]
+    pub(crate) count: i64,
+}
+
+/// Writes a key; only ever sent inside a transaction.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub(crate) lease: i64,
+    #[prost(bool, tag = "6")]
+    pub(crate) ignore_lease: bool,
+}
+
+/// Nothing of it is read: the transaction says whether it was carried out.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutResponse {}
+
+/// Deletes one key; only ever sent inside a transaction.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteRangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+}
+
+/// How many keys went.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteRangeResponse {
+    #[prost(int64, tag = "2")]
+    pub(crate) deleted: i64,
+}
+
+/// One step of a transaction.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RequestOp {
+    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    pub(crate) request: Option<Request>,
+}
+
+/// What a step of a transaction does.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Request {
+    #[prost(message, tag = "1")]
+    Range(RangeRequest),
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeRequest),
+}
+
+/// The answer to one step of a transaction, in the order of the steps.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ResponseOp {
+    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    pub(crate) response: Option<Response>,
+}
+
+/// What a step of a transaction did.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Response {
+    #[prost(message, tag = "1")]
+    Range(RangeResponse),
+    #[prost(message, tag = "2")]
+    Put(PutResponse),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeResponse),
+}
+
+/// How a comparison must come out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(crate) enum CompareResult {
+    Equal = 0,
+    Greater = 1,
+    Less = 2,
+}
+
+/// Which property of the key is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Enumeration)]
+#[repr(i32)]
+pub(crate) enum CompareTarget {
+    Version = 0,
+    Create = 1,
+    Mod = 2,
+    Value = 3,
+}
+
+/// One condition of a transaction; the transaction succeeds when all of them hold.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Compare {
+    #[prost(enumeration = "CompareResult", tag = "1")]
+    pub(crate) result: i32,
+    #[prost(enumeration = "CompareTarget", tag = "2")]
+    pub(crate) target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) key: Vec<u8>,
+    #[prost(oneof = "Target", tags = "5, 7")]
+    pub(crate) against: Option<Target>,
+    /// Every key of the range must compare so; one that has none compares as zero.
+    #[prost(bytes = "vec", tag = "64")]
+    pub(crate) range_end: Vec<u8>,
+}
+
+/// What the key is compared with. A key that is not there has the create revision 0.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Target {
+    #[prost(int64, tag = "5")]
+    CreateRevision(i64),
+    #[prost(bytes, tag = "7")]
+    Value(Vec<u8>),
+}
+
+/// An atomic transaction: the steps of `success` if every comparison holds, else those of
+/// `failure`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) failure: Vec<RequestOp>,
+}
+
+/// Which of the two lists of steps was carried out, and the answers to its steps.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ResponseHeader>,
+    #[prost(bool, tag = "2")]
+    pub(crate) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) responses: Vec<ResponseOp>,
+}

@@ -1,0 +1,81 @@
+//! Taking a name without waiting.
+
+use super::super::cleanup::Deletion;
+use super::super::keys::ClaimKey;
+use super::super::lease::{Context, Enqueued, EtcdLease};
+use super::super::protocol::{RangeResponse, path};
+use super::super::requests::{self, InTheWay, revision_of};
+use super::place::{self, Place};
+use super::{ask, leave, look_or_clean_up};
+use crate::backend::{Claim, Grant, Mode, Moment};
+use crate::error::Result;
+use std::sync::Arc;
+
+/// Takes the name if that can be without waiting, and writes nothing if not.
+pub(in super::super) async fn try_now(
+    context: &Arc<Context>,
+    claim: &Claim,
+) -> Result<Option<Grant>> {
+    // Nobody may have come after this revision; while it is zero, nobody may be there at all.
+    let mut alone_since = 0;
+    loop {
+        let lease = context.session.current().await?;
+        let key = ClaimKey::new(&context.prefix, &context.keys, claim, lease.id);
+        let sent = Moment::now();
+        let request = requests::enter_if_alone(&key, claim, &lease.generation(), alone_since);
+        let asked = ask(context, claim, &key, &lease, &request).await?;
+        let Some((answer, sent_twice)) = asked else { continue };
+        let revision = revision_of(answer.header);
+        if answer.succeeded {
+            let enqueued = Enqueued { key, lease, created: revision, seen: revision, sent_twice };
+            match EtcdLease::grant(context, claim, enqueued, sent) {
+                Some(grant) => return Ok(Some(grant)),
+                None => continue,
+            }
+        }
+        let InTheWay { ours, generation, oldest } = InTheWay::read(answer);
+        if let Some(ours) = ours {
+            // Created by an earlier copy of the request, whose answer was lost.
+            let (created, seen) = (ours.create_revision, revision);
+            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true };
+            let looked = look_or_clean_up(context, claim, &enqueued).await?;
+            if looked.place == Place::Head {
+                return Ok(EtcdLease::grant(context, claim, enqueued, looked.sent));
+            }
+            leave(context, claim, &enqueued).await?;
+            return Ok(None);
+        }
+        let was_known = lease.learn_generation(generation);
+        if oldest.is_empty() && !was_known {
+            continue;
+        }
+        if !place::is_free_for(claim.mode, &key.range, &oldest) {
+            return busy(context, claim, &key, sent_twice).await;
+        }
+        alone_since = revision;
+        if claim.mode == Mode::Exclusive {
+            // What was first in the range is of a longer name; there may be more behind it.
+            let all: RangeResponse = context.client.call(path::RANGE, &requests::all(&key)).await?;
+            if !place::is_free_for(claim.mode, &key.range, &all.kvs) {
+                return busy(context, claim, &key, sent_twice).await;
+            }
+            alone_since = revision_of(all.header);
+        }
+    }
+}
+
+/// The name is another's. Makes sure that an earlier copy of our request, if there is one, does not
+/// take it later.
+async fn busy(
+    context: &Context,
+    claim: &Claim,
+    key: &ClaimKey,
+    sent_twice: bool,
+) -> Result<Option<Grant>> {
+    if sent_twice {
+        let deletion = Deletion::in_doubt(key);
+        context.cleanup.schedule(claim.id, deletion.clone());
+        context.cleanup.run(claim.id, &deletion).await?;
+    }
+    Ok(None)
+}

@@ -1,0 +1,173 @@
+//! The recipe: the keys below a name are a queue, in the order of their create revisions, and the
+//! claims at its head hold the name.
+//!
+//! ```text
+//! acquire:  create our key, and read the end of the queue, in one transaction
+//!           at the head?   yes: granted, one round trip
+//!                          no:  watch the keys we are behind; when one goes, read again (wait.rs)
+//! try:      create our key if nobody is there, else leave nothing behind (attempt.rs)
+//! several:  create all keys if nobody is at any name (multi.rs)
+//! ```
+//!
+//! Whether a claim is at the head depends only on those before it, which only ever leave: so a
+//! claim that was found at the head stays there for as long as its key does.
+
+mod attempt;
+mod multi;
+mod place;
+mod wait;
+
+pub(super) use attempt::try_now;
+pub(super) use multi::acquire_all;
+
+use super::cleanup::Deletion;
+use super::keys::ClaimKey;
+use super::lease::{Context, Enqueued, EtcdLease};
+use super::protocol::{RangeResponse, TxnRequest, TxnResponse, path};
+use super::requests::{self, InTheWay, revision_of};
+use super::session::ServerLease;
+use crate::backend::{Claim, Grant, Mode, Moment, Patience};
+use crate::error::Result;
+use place::Place;
+use std::sync::Arc;
+use wait::Turn;
+
+/// Where a claim was found.
+#[derive(Debug)]
+struct Looked {
+    /// When the request that found it was sent.
+    sent: Moment,
+    place: Place,
+    /// The revision at which it was so.
+    revision: i64,
+}
+
+/// What became of stepping into the queue.
+enum Entered {
+    At(Enqueued, Looked),
+    /// Something was in the way that is not any more.
+    Again,
+}
+
+/// Steps into the queue, and waits for its turn if it must.
+pub(super) async fn acquire(
+    context: &Arc<Context>,
+    claim: &Claim,
+    patience: &Patience,
+) -> Result<Option<Grant>> {
+    loop {
+        let lease = context.session.current().await?;
+        let turn = match enter(context, claim, lease).await? {
+            Entered::At(enqueued, Looked { sent, place: Place::Head, .. }) => {
+                EtcdLease::grant(context, claim, enqueued, sent).map_or(Turn::Again, Turn::Granted)
+            }
+            Entered::At(enqueued, looked) => {
+                wait::wait(context, claim, patience, enqueued, looked).await?
+            }
+            Entered::Again => Turn::Again,
+        };
+        match turn {
+            Turn::Granted(grant) => return Ok(Some(grant)),
+            Turn::Over => return Ok(None),
+            // The key of a session that ended is left to end with it; one that may not have ended
+            // is scheduled for deletion.
+            Turn::Again if patience.is_over() => return Ok(None),
+            Turn::Again => {}
+        }
+    }
+}
+
+/// Steps into the queue.
+async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -> Result<Entered> {
+    let key = ClaimKey::new(&context.prefix, &context.keys, claim, lease.id);
+    let request = requests::enter(&key, claim, &lease.generation());
+    let sent = Moment::now();
+    let Some((answer, sent_twice)) = ask(context, claim, &key, &lease, &request).await? else {
+        return Ok(Entered::Again);
+    };
+    let revision = revision_of(answer.header);
+    if answer.succeeded {
+        let newest = requests::reads(answer.responses).next().unwrap_or_default();
+        let enqueued = Enqueued { key, lease, created: revision, seen: revision, sent_twice };
+        let looked = match place::of_last(&enqueued.key, &newest) {
+            Some(place) => Looked { sent, place, revision },
+            None => look_or_clean_up(context, claim, &enqueued).await?,
+        };
+        return Ok(Entered::At(enqueued, looked));
+    }
+    let request = requests::why_not_entered(&key);
+    let Some((answer, _)) = ask(context, claim, &key, &lease, &request).await? else {
+        return Ok(Entered::Again);
+    };
+    let InTheWay { ours, generation, .. } = InTheWay::read(answer);
+    match ours {
+        // Created by an earlier copy of the request, whose answer was lost.
+        Some(ours) => {
+            let (created, seen) = (ours.create_revision, revision);
+            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true };
+            let looked = look_or_clean_up(context, claim, &enqueued).await?;
+            Ok(Entered::At(enqueued, looked))
+        }
+        None => {
+            lease.learn_generation(generation);
+            Ok(Entered::Again)
+        }
+    }
+}
+
+/// Sends a request that may create the key. `None` when the session turned out to be over: then
+/// there is no key. Without an answer there may be one, and it is scheduled for deletion.
+async fn ask(
+    context: &Context,
+    claim: &Claim,
+    key: &ClaimKey,
+    lease: &Arc<ServerLease>,
+    request: &TxnRequest,
+) -> Result<Option<(TxnResponse, bool)>> {
+    let asked = context.send(lease, request).await;
+    if asked.is_err() {
+        context.cleanup.schedule(claim.id, Deletion::in_doubt(key));
+    }
+    asked
+}
+
+/// Where the claim is now. Reads our own key too: a grant counts only when that is still there.
+async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
+    let Enqueued { key, created, .. } = enqueued;
+    if key.mode == Mode::Exclusive {
+        let sent = Moment::now();
+        let request = requests::newest_up_to(key, *created);
+        let newest: RangeResponse = context.client.call(path::RANGE, &request).await?;
+        let revision = revision_of(newest.header);
+        match place::of_last(key, &newest) {
+            // Its number counts those behind us too.
+            Some(Place::Waits { behind, .. }) => {
+                let place = Place::Waits { number: None, behind };
+                return Ok(Looked { sent, place, revision });
+            }
+            Some(place) => return Ok(Looked { sent, place, revision }),
+            None => {}
+        }
+    }
+    let sent = Moment::now();
+    let request = requests::all_up_to(key, *created);
+    let all: RangeResponse = context.client.call(path::RANGE, &request).await?;
+    let place = place::find(&key.range, &all.kvs, key.bytes());
+    Ok(Looked { sent, place, revision: revision_of(all.header) })
+}
+
+/// As [`look`], for a claim that is given up if there is no answer.
+async fn look_or_clean_up(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<Looked> {
+    let looked = look(context, enqueued).await;
+    if looked.is_err() {
+        context.cleanup.schedule(claim.id, enqueued.deletion());
+    }
+    looked
+}
+
+/// Leaves the queue.
+async fn leave(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<()> {
+    let deletion = enqueued.deletion();
+    context.cleanup.schedule(claim.id, deletion.clone());
+    context.cleanup.run(claim.id, &deletion).await.map(|_| ())
+}

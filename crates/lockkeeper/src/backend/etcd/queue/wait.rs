@@ -1,0 +1,150 @@
+//! Waiting in the queue.
+//!
+//! A waiting claim watches the keys that it is behind: the watch says only that it is worth
+//! looking, and what counts is a read through a majority. Beside that it keeps the session alive,
+//! and looks every ten seconds in any case.
+
+use super::super::lease::{Context, Enqueued, EtcdLease};
+use super::super::watches::{Begin, Subscriber, Watch};
+use super::place::Place;
+use super::{Looked, leave, look};
+use crate::backend::{Claim, Grant, Moment, Patience};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often a claim looks for itself, should every watch have failed it.
+const RECHECK: Duration = Duration::from_secs(10);
+/// The pause after a request that was not answered.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How a wait ended.
+pub(super) enum Turn {
+    Granted(Grant),
+    /// The caller's patience is over, and the key is gone.
+    Over,
+    /// Our key is gone, or its session: to the end of the queue.
+    Again,
+}
+
+/// Why a waiting claim stopped waiting for events.
+enum Woken {
+    Look,
+    PatienceOver,
+    SessionOver,
+}
+
+/// Waits until the claim is at the head.
+pub(super) async fn wait(
+    context: &Arc<Context>,
+    claim: &Claim,
+    patience: &Patience,
+    enqueued: Enqueued,
+    mut looked: Looked,
+) -> Result<Turn> {
+    let wakeup = Arc::new(Notify::new());
+    let watch = |begin, key: &[u8], revision| {
+        context.watches.watch(begin, key, revision, Subscriber::Waiter(wakeup.clone()))
+    };
+    let mut own = None;
+    let mut watched: Vec<(Vec<u8>, Watch)> = Vec::new();
+    loop {
+        let Looked { sent, place, revision } = looked;
+        match place {
+            Place::Head => {
+                let grant = EtcdLease::grant(context, claim, enqueued, sent);
+                return Ok(grant.map_or(Turn::Again, Turn::Granted));
+            }
+            Place::Nowhere => return Ok(Turn::Again),
+            Place::Waits { number, behind } => {
+                number.iter().for_each(|number| patience.queued(*number));
+                let key = enqueued.key.bytes();
+                own.get_or_insert_with(|| watch(Begin::Later, key, enqueued.seen));
+                watched.retain(|(key, _)| behind.contains(key));
+                for key in behind {
+                    if !watched.iter().any(|(watched, _)| *watched == key) {
+                        let watch = watch(Begin::Now, &key, revision);
+                        watched.push((key, watch));
+                    }
+                }
+            }
+        }
+        looked = loop {
+            match sleep(context, claim, patience, &enqueued, &wakeup).await? {
+                Woken::PatienceOver => {
+                    leave(context, claim, &enqueued).await?;
+                    return Ok(Turn::Over);
+                }
+                Woken::SessionOver => return Ok(Turn::Again),
+                Woken::Look => {}
+            }
+            match look(context, &enqueued).await {
+                Ok(looked) => {
+                    patience.heard();
+                    break looked;
+                }
+                Err(error) => {
+                    tolerate(context, claim, patience, &enqueued, error)?;
+                    tokio::time::sleep(PAUSE).await;
+                    wakeup.notify_one();
+                }
+            }
+        };
+    }
+}
+
+/// Waits until it is worth looking, and keeps the session alive meanwhile.
+async fn sleep(
+    context: &Context,
+    claim: &Claim,
+    patience: &Patience,
+    enqueued: &Enqueued,
+    wakeup: &Notify,
+) -> Result<Woken> {
+    let lease = &enqueued.lease;
+    let recheck = Moment::now() + RECHECK;
+    let mut beat = lease.sent() + lease.beat();
+    loop {
+        if lease.is_over() {
+            if !lease.is_gone() {
+                context.cleanup.schedule(claim.id, enqueued.deletion());
+            }
+            return Ok(Woken::SessionOver);
+        }
+        tokio::select! {
+            biased;
+            () = wakeup.notified() => return Ok(Woken::Look),
+            () = patience.over() => return Ok(Woken::PatienceOver),
+            () = recheck.reached() => return Ok(Woken::Look),
+            () = beat.reached() => match context.keep_alive(lease, lease.beat() / 2).await {
+                Ok(()) => {
+                    patience.heard();
+                    context.watches.revive();
+                    beat = lease.sent() + lease.beat();
+                }
+                Err(error) => {
+                    tolerate(context, claim, patience, enqueued, error)?;
+                    beat = Moment::now() + PAUSE;
+                }
+            },
+        }
+    }
+}
+
+/// Returns the error, and gives the claim up, once etcd has been silent for longer than a waiting
+/// claim puts up with.
+fn tolerate(
+    context: &Context,
+    claim: &Claim,
+    patience: &Patience,
+    enqueued: &Enqueued,
+    error: Error,
+) -> Result<()> {
+    if patience.silence() > patience.outage() || !error.is_retryable() {
+        context.cleanup.schedule(claim.id, enqueued.deletion());
+        return Err(error);
+    }
+    tracing::debug!(%error, "no answer while waiting");
+    Ok(())
+}
