@@ -1,4 +1,7 @@
 //! Go's concurrency package and `etcdctl lock`, which share a lock's layout with us.
+//!
+//! Every case spells the two sides as the table in docs/backends/etcd.md does: their name as it
+//! is, and our URL with an empty prefix, unless the case is about another row.
 
 use super::install::Cache;
 use super::peer::Peer;
@@ -43,6 +46,9 @@ const CASES: &[(&str, Run)] = &[
     ("go::together_we_lose_no_update", no_update_is_lost),
     ("etcdctl::it_holds_and_we_do_not_get_in", etcdctl_holds),
     ("etcdctl::we_hold_and_it_waits", etcdctl_waits),
+    ("etcdctl::below_our_default_prefix_it_is_the_same_lock", below_our_prefix),
+    ("etcdctl::below_a_prefix_of_theirs_it_is_the_same_lock", below_their_prefix),
+    ("etcdctl::without_the_prefix_it_is_another_lock", another_lock),
 ];
 
 pub(super) fn trials(url: &str, cache: &Arc<Cache>) -> Vec<Trial> {
@@ -66,7 +72,12 @@ struct Table {
 
 impl Table {
     fn us(&self) -> Result<Peer> {
-        Peer::ours(&format!("{}?session={SHORT}ms", self.url))
+        self.us_with("prefix=")
+    }
+
+    fn us_with(&self, options: &str) -> Result<Peer> {
+        let url = format!("{}?session={SHORT}ms&{options}", self.url);
+        Peer::ours(url.trim_end_matches('&'))
     }
 
     fn them(&self) -> Result<Peer> {
@@ -74,7 +85,7 @@ impl Table {
     }
 
     fn etcdctl(&self) -> Result<Etcdctl> {
-        Etcdctl::start(&self.url, &format!("lockkeeper/{}", self.lock))
+        Etcdctl::start(&self.url, &self.lock)
     }
 
     fn take(&self) -> String {
@@ -153,7 +164,7 @@ fn one_queue(table: &Table) -> Result<()> {
 fn readers(table: &Table) -> Result<()> {
     // A thread that reads may read again, so each has a keeper of its own.
     let reading = || -> Result<_> {
-        let keeper = connect(&table.url)?;
+        let keeper = connect(&format!("{}?prefix=", table.url))?;
         Ok(keeper.rw_lock(&table.lock).read().ttl(Duration::from_millis(LONG)))
     };
     let (one, two) = (reading()?.acquire()?, reading()?.acquire()?);
@@ -267,4 +278,33 @@ fn etcdctl_waits(table: &Table) -> Result<()> {
     us.must(&table.give_back(), "unlocked")?;
     etcdctl.holds()?;
     us.must(&table.attempt(), "busy")
+}
+
+/// `etcdctl` holds it by a name with our default prefix in front, and our URL says nothing of one.
+fn below_our_prefix(table: &Table) -> Result<()> {
+    same_lock(table, &format!("lockkeeper/{}", table.lock), "")
+}
+
+fn below_their_prefix(table: &Table) -> Result<()> {
+    same_lock(table, &format!("/jobs/{}", table.lock), "prefix=/jobs/")
+}
+
+fn same_lock(table: &Table, theirs: &str, options: &str) -> Result<()> {
+    let etcdctl = Etcdctl::start(&table.url, theirs)?;
+    etcdctl.holds()?;
+    let mut us = table.us_with(options)?;
+    us.must(&table.attempt(), "busy")?;
+    us.tell(&table.take())?;
+    sleep(WHILE);
+    us.must_be_silent()?;
+    etcdctl.release()?;
+    us.must_say("held")
+}
+
+/// What the documentation warns of: equal names alone do not make one lock.
+fn another_lock(table: &Table) -> Result<()> {
+    let etcdctl = table.etcdctl()?;
+    etcdctl.holds()?;
+    table.us_with("")?.must(&table.attempt(), "held")?;
+    table.us()?.must(&table.attempt(), "busy")
 }

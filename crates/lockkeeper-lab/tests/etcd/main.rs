@@ -4,6 +4,7 @@
 mod answers;
 mod crowd;
 mod door;
+mod keepers;
 mod members;
 mod operators;
 mod servers;
@@ -32,6 +33,7 @@ fn main() -> Result<()> {
         answers::CASES,
         crowd::CASES,
         door::CASES,
+        keepers::CASES,
         members::paused::CASES,
         operators::CASES,
         servers::CASES,

@@ -14,9 +14,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// What our keys begin with, and so theirs.
-const prefix = "lockkeeper/"
-
 type held struct {
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
@@ -80,7 +77,7 @@ func obey(client *clientv3.Client, locks map[string]held, words []string) (strin
 	if err != nil {
 		return "", err
 	}
-	mutex := concurrency.NewMutex(session, prefix+name)
+	mutex := concurrency.NewMutex(session, name)
 	if words[0] == "lock" {
 		err = mutex.Lock(context.Background())
 	} else {

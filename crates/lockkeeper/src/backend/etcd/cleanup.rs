@@ -6,6 +6,13 @@
 //! the detached, and every heartbeat whatever else is due. A keeper that sends no heartbeat has no
 //! session for long, and its keys end with that.
 //!
+//! ```text
+//!   granted ──► scheduled for the end of its ttl ──► renewed: postponed
+//!   released, given up, answer lost ──► scheduled for now ──► run ──► forgotten
+//!                                                     ▲         │
+//!                                                     └─ failed ┘ again with the next heartbeat
+//! ```
+//!
 //! The engine retries a withdrawal too, but only for as long as the claim's ttl: a session may keep
 //! a key for longer.
 
@@ -31,19 +38,26 @@ pub(super) struct Deletion {
     may_reappear: bool,
     /// Not before.
     due: Moment,
+    /// Whether a request for it is under way. A second one would find no key, and a release that
+    /// comes second would take that for a loss.
+    running: bool,
 }
 
 impl Deletion {
     /// Of a key that was created at this revision; `sent_twice` is whether the request for it was
     /// sent more than once.
     pub(super) fn of(key: &ClaimKey, created: i64, sent_twice: bool) -> Self {
-        let (key, created, due) = (key.clone(), Some(created), Moment::now());
-        Self { key, created, may_reappear: sent_twice, due }
+        Self { created: Some(created), may_reappear: sent_twice, ..Self::in_doubt(key) }
     }
 
     /// Of a key whose request was not answered, and may yet be carried out.
     pub(super) fn in_doubt(key: &ClaimKey) -> Self {
-        Self { key: key.clone(), created: None, may_reappear: true, due: Moment::now() }
+        let (key, due) = (key.clone(), Moment::now());
+        Self { key, created: None, may_reappear: true, due, running: false }
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        self.due <= now && !self.running
     }
 
     /// The same, not before `due`.
@@ -78,6 +92,7 @@ impl Cleanup {
         }
     }
 
+    /// The deletion that is scheduled for the claim.
     pub(super) fn of(&self, claim: ClaimId) -> Option<Deletion> {
         lock(&self.pending).get(&claim).cloned()
     }
@@ -97,9 +112,20 @@ impl Cleanup {
         lock(&self.pending).get(&claim).map(|deletion| deletion.due)
     }
 
-    /// Deletes the key; once this is answered, no request sent before can bring it back. `false`
-    /// when it surely was not there any more.
-    pub(super) async fn run(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
+    /// Schedules the deletion and does it. Once this is answered, no request sent before can bring
+    /// the key back; `false` when it surely was not there any more. What fails is tried again with
+    /// the next heartbeat.
+    pub(super) async fn delete(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
+        // In one step, lest a heartbeat be quicker: a release that comes second finds no key, and
+        // would take that for a loss.
+        let running = Deletion { running: true, ..deletion.clone() };
+        self.schedule(claim, running);
+        let _running = Running { cleanup: self, claim };
+        self.run(claim, deletion).await
+    }
+
+    /// Does a deletion that is scheduled.
+    async fn run(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
         // Never the same twice: a late request that expects an old generation must not find it.
         let number = self.generations.fetch_add(1, Ordering::Relaxed);
         let generation = format!("{claim}-{number}").into_bytes();
@@ -153,18 +179,89 @@ impl Cleanup {
 
     /// Deletes what is due, until etcd does not answer.
     pub(super) async fn run_due(&self) {
-        for (claim, deletion) in self.due() {
-            if let Err(error) = self.run(claim, &deletion).await {
+        let due = self.due();
+        for claim in due {
+            if let Err(error) = self.run_if_due(claim).await {
                 tracing::debug!(%error, "a key could not be deleted yet");
                 return;
             }
         }
     }
 
-    fn due(&self) -> Vec<(ClaimId, Deletion)> {
+    /// Does what is scheduled for the claim, if it is due and not under way.
+    pub(super) async fn run_if_due(&self, claim: ClaimId) -> Result<()> {
+        let Some((deletion, _running)) = self.begin(claim) else { return Ok(()) };
+        self.run(claim, &deletion).await.map(|_| ())
+    }
+
+    fn due(&self) -> Vec<ClaimId> {
         let now = Moment::now();
         let pending = lock(&self.pending);
-        let due = pending.iter().filter(|(_, deletion)| deletion.due <= now);
-        due.map(|(claim, deletion)| (*claim, deletion.clone())).collect()
+        let due = pending.iter().filter(|(_, deletion)| deletion.is_due(now));
+        due.map(|(claim, _)| *claim).collect()
+    }
+
+    fn begin(&self, claim: ClaimId) -> Option<(Deletion, Running<'_>)> {
+        let mut pending = lock(&self.pending);
+        let deletion = pending.get_mut(&claim).filter(|deletion| deletion.is_due(Moment::now()))?;
+        deletion.running = true;
+        Some((deletion.clone(), Running { cleanup: self, claim }))
+    }
+}
+
+/// Marks a deletion as under way, for as long as this lives.
+struct Running<'a> {
+    cleanup: &'a Cleanup,
+    claim: ClaimId,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(deletion) = lock(&self.cleanup.pending).get_mut(&self.claim) {
+            deletion.running = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::KeyPool;
+    use super::super::options::EtcdOptions;
+    use super::*;
+    use crate::backend::{Background, Claim, Mode, Name, Owner, Primitive};
+    use crate::claim::ClaimIds;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_due_and_not_under_way_is_deleted() {
+        let options = EtcdOptions::new([("127.0.0.1", 1)]).connecting().unwrap();
+        let cleanup = Cleanup::new(Arc::new(Client::new(options, Background::new())));
+        let claim = Claim {
+            id: ClaimIds::new().unwrap().next(),
+            name: Name::new("a").unwrap(),
+            mode: Mode::Exclusive,
+            primitive: Primitive::Lock,
+            owner: Owner::from_id("me".into()),
+            ttl: Duration::from_secs(1),
+            identity: "".into(),
+            note: "".into(),
+        };
+        let id = claim.id;
+        let deletion = Deletion::of(&ClaimKey::new("", &KeyPool::default(), &claim, 7), 3, false);
+        let later = Moment::now() + Duration::from_secs(60);
+        cleanup.schedule(id, deletion.clone().at(later));
+        assert!(cleanup.due().is_empty() && cleanup.any_on(7) && !cleanup.any_on(8));
+        cleanup.schedule(id, deletion);
+        assert_eq!(cleanup.due().len(), 1);
+        let running = cleanup.begin(id);
+        assert!(running.is_some());
+        assert!(cleanup.due().is_empty(), "a heartbeat must not do what a release is doing");
+        assert!(cleanup.begin(id).is_none());
+        drop(running);
+        assert_eq!(cleanup.due().len(), 1, "it failed, so it is tried again");
+        cleanup.postpone(id, later);
+        assert!(cleanup.due().is_empty());
+        cleanup.forget(id);
+        assert!(!cleanup.any_on(7));
     }
 }

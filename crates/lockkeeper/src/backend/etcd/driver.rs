@@ -3,6 +3,10 @@
 //! It keeps the stream open on which etcd tells what happens to keys, passes on what it reads, and
 //! deletes the keys of detached claims when they are due. It ends with its keeper, or when the
 //! keeper is closed, and is started again when it is next needed.
+//!
+//! Nothing depends on the driver for safety. While it is not there, or its stream is broken,
+//! renewals read the holders' keys themselves, waiting claims look every ten seconds and with
+//! every break of the stream, and heartbeats delete what is due.
 
 use super::cleanup::Cleanup;
 use super::client::Client;
@@ -84,6 +88,7 @@ pub(super) fn starter(
 }
 
 impl Driver {
+    /// Opens a stream whenever there is something to watch, and reads it until it ends.
     async fn drive(mut self) {
         let mut pause = FIRST_PAUSE;
         while self.wait_for_something().await {
@@ -190,12 +195,11 @@ impl Driver {
         })?
     }
 
+    /// Deletes the keys of detached claims whose time is over.
     async fn delete_detached(&self) {
         for claim in self.assigned.with_table(WatchTable::take_detached).unwrap_or_default() {
             // What fails here is deleted with a heartbeat.
-            if let Some(deletion) = self.cleanup.of(claim) {
-                let _ = self.cleanup.run(claim, &deletion).await;
-            }
+            let _ = self.cleanup.run_if_due(claim).await;
         }
     }
 
@@ -244,7 +248,8 @@ impl Driver {
         }
     }
 
-    /// Looks whether a holder's key is still there.
+    /// Looks whether a holder's key is still there, for a watch that may have begun too late to
+    /// tell. Beside the reading of the stream: other holders are not to wait for it.
     fn look(&self, id: i64, key: Vec<u8>, created: i64) -> Look {
         let client = self.client.clone();
         Box::pin(async move {
@@ -292,6 +297,7 @@ fn end(watch_id: i64, requests: &Requests) {
     let _ = requests.send(WatchRequest { order: Some(cancel) });
 }
 
+/// Never, where there is nothing to wait for.
 async fn reached(moment: Option<Moment>) {
     match moment {
         Some(moment) => moment.reached().await,

@@ -1,4 +1,12 @@
 //! What a failed request means: whether to send it again and where, and what the user is told.
+//!
+//! | what happened | sent again | what the user is told |
+//! |---|---|---|
+//! | no connection, or it broke | on a new connection | `Unavailable`, with the likely cause |
+//! | no answer in time | at another member | `Unavailable` |
+//! | this member has no leader | at another member | `Unavailable` |
+//! | the token ran out | on a new connection, after a login | `Denied` |
+//! | anything else that etcd refuses | no | `Denied`, `Config` or `Store` |
 
 use crate::error::{Error, ErrorKind};
 use std::error::Error as _;
@@ -180,6 +188,7 @@ fn hung_up(why: &str, at: &str) -> Error {
     Error::new(kind, message)
 }
 
+/// The same words wherever etcd says that it does not know the user.
 fn refused_user(at: &str) -> String {
     format!("{at} refused the user or the password: check those in the URL")
 }

@@ -1,4 +1,8 @@
 //! Who holds and who waits, and taking a claim from its holder.
+//!
+//! One range read returns the whole queue of a name, or of all names; what the leases of its keys
+//! have left takes a request for each lease. Both are read at different moments, so a view may
+//! show a claim whose lease has just ended: with no time left.
 
 use super::client::Client;
 use super::keys::{KeyRange, keys_beginning, name_of};
@@ -24,6 +28,7 @@ pub(super) struct Inspection<'a> {
 }
 
 impl Inspection<'_> {
+    /// The queue of one name, in order.
     pub(super) async fn show(self, name: &Name) -> Result<LockView> {
         let range = KeyRange::new(self.prefix, name);
         let kvs = self.read(range.start(), range.end()).await?;
@@ -70,6 +75,7 @@ impl Inspection<'_> {
         Ok(said.succeeded)
     }
 
+    /// All keys of a range, as they are at one revision.
     async fn read(self, start: Vec<u8>, end: Vec<u8>) -> Result<Vec<KeyValue>> {
         let request = requests::range(start, end);
         let answer: RangeResponse = self.client.call(path::RANGE, &request).await?;
@@ -89,6 +95,7 @@ impl Inspection<'_> {
     }
 }
 
+/// By the id of the server lease; one that is gone has none left.
 type TimesLeft = HashMap<i64, Duration>;
 
 /// Parts the claims on a name, in order, into those that hold and those that wait.
@@ -98,6 +105,7 @@ fn part<'a>(range: &KeyRange, kvs: &'a [KeyValue]) -> (Vec<&'a KeyValue>, Vec<&'
     (claims, waiting)
 }
 
+/// The token of the claim that has this key.
 fn token(kv: &KeyValue) -> Option<FencingToken> {
     FencingToken::from_revision(kv.create_revision)
 }

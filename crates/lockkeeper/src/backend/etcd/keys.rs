@@ -6,6 +6,11 @@
 //! prefix lease \x01            the generation key of a session; see `requests::withdraw`
 //! prefix \x01                  never there: read to confirm a heartbeat
 //! ```
+//!
+//! A name may contain slashes, and is then a folder of a shorter name: `orders` and `orders/42`
+//! are two locks, and `orders/42/…` is in the range of both. [`KeyRange::has`] tells them apart by
+//! the last slash, since the part behind it, a number in hex, has none. The prefix is copied to the
+//! letter, so that it can be whatever another program's names begin with, and nothing at all.
 
 use crate::backend::support::sync::lock;
 use crate::backend::{Claim, Mode, Name};
@@ -14,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 /// The keys of all claims on one name.
 ///
-/// A name's claims are the keys directly below `prefix name /`, as in Go's concurrency package:
+/// A claim on the name is a key directly below `prefix name /`, as in Go's concurrency package:
 /// what is behind a further slash belongs to another, longer name. (Go itself does not look for
 /// that slash: its lock on `a` also waits for those on `a/b`.)
 #[derive(Debug, Clone)]
@@ -24,10 +29,12 @@ pub(super) struct KeyRange {
 }
 
 impl KeyRange {
+    /// That of `name`, below a prefix that may be empty.
     pub(super) fn new(prefix: &str, name: &Name) -> Self {
         Self { start: format!("{prefix}{name}/").into_bytes() }
     }
 
+    /// What all keys of the range begin with: its first key could be no smaller.
     pub(super) fn start(&self) -> Vec<u8> {
         self.start.clone()
     }
@@ -72,6 +79,7 @@ pub(super) struct KeyPool(Arc<Mutex<HashSet<Vec<u8>>>>);
 pub(super) struct OwnKey {
     bytes: Vec<u8>,
     keys: Arc<Mutex<HashSet<Vec<u8>>>>,
+    /// Whether the key must stay out of use when its claim is over.
     left_behind: Mutex<bool>,
 }
 
@@ -116,6 +124,7 @@ pub(super) struct ClaimKey {
 }
 
 impl ClaimKey {
+    /// A free key for the claim on this server lease; taken until the last clone is dropped.
     pub(super) fn new(prefix: &str, pool: &KeyPool, claim: &Claim, lease: i64) -> Self {
         let range = KeyRange::new(prefix, &claim.name);
         let own = pool.take(&range, lease);

@@ -1,4 +1,12 @@
 //! A claim that has its key, from stepping into the queue to giving back the name.
+//!
+//! Three things must be true for a held claim to be believed, and each is found out separately:
+//!
+//! | what | how it is known | how long that is good for |
+//! |---|---|---|
+//! | the session lives | a heartbeat that a majority confirmed | its ttl, from when it was sent |
+//! | the key is there | a live watch on the same connection, or a read | until the next renewal |
+//! | it is at the head | it was once, and those before it only leave | as long as the key is there |
 
 use super::cleanup::{Cleanup, Deletion};
 use super::client::{Answered, Client};
@@ -41,7 +49,7 @@ pub(super) struct Enqueued {
 }
 
 impl Enqueued {
-    /// What gives the key back.
+    /// What gives the key back, due at once.
     pub(super) fn deletion(&self) -> Deletion {
         Deletion::of(&self.key, self.created, self.sent_twice)
     }
@@ -97,6 +105,7 @@ impl Context {
         Ok(())
     }
 
+    /// etcd says that the server lease is no more: so are all claims on it.
     fn lease_gone(&self, lease: &ServerLease) {
         lease.declare_gone();
         self.watches.lease_gone(lease.id);
@@ -164,6 +173,7 @@ impl Lease for EtcdLease {
     async fn renew(&mut self) -> Result<Standing> {
         let begun = Moment::now();
         let lease = self.enqueued.lease.clone();
+        // Counts from before the heartbeat, whoever sent it: the answer may be older than we are.
         // All holds of a keeper share a session, so one heartbeat must do for many renewals.
         self.context.keep_alive(&lease, lease.ttl / 6).await?;
         if lease.is_gone() {
@@ -190,8 +200,7 @@ impl Lease for EtcdLease {
         let deletion = self.enqueued.deletion();
         let tried = std::mem::replace(&mut self.tried, true);
         let was_there = if stay.is_zero() {
-            cleanup.schedule(id, deletion.clone());
-            cleanup.run(id, &deletion).await?
+            cleanup.delete(id, &deletion).await?
         } else {
             cleanup.schedule(id, deletion.at(Moment::now() + stay));
             let was_there = self.stay_for(stay).await?;

@@ -35,6 +35,12 @@ use std::sync::Arc;
 use watches::Watches;
 
 /// The queue in etcd.
+///
+/// ```text
+///   Etcd ──► queue ──► lease ──► session, watches, cleanup ──► requests ──► client
+///                                            ▲                  keys
+///                                          driver               record
+/// ```
 #[derive(Debug)]
 struct Etcd {
     context: Arc<Context>,
@@ -60,6 +66,7 @@ impl Etcd {
         Ok(Self { context: Arc::new(context) })
     }
 
+    /// What looks at all queues: it needs neither session nor driver.
     fn inspection(&self) -> Inspection<'_> {
         Inspection { client: &self.context.client, prefix: &self.context.prefix }
     }
@@ -71,6 +78,7 @@ impl Backend for Etcd {
         crate::recipes::ETCD
     }
 
+    /// A claim without patience leaves no trace in the queue; others wait in it.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         if patience.is_over() {
             queue::try_now(&self.context, claim).await
@@ -82,7 +90,7 @@ impl Backend for Etcd {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let cleanup = &self.context.cleanup;
         match cleanup.of(claim.id) {
-            Some(deletion) => cleanup.run(claim.id, &deletion).await.map(|_| ()),
+            Some(deletion) => cleanup.delete(claim.id, &deletion).await.map(|_| ()),
             // It never had a key, or has none any more.
             None => Ok(()),
         }

@@ -1,4 +1,7 @@
 //! What an `etcd:` URL says, and the same as a struct.
+//!
+//! No I/O but for the files with certificates that a URL names. What a URL cannot say is for the
+//! struct: certificates in memory, endpoints with settings of their own.
 
 use super::Etcd;
 use crate::address::Address;
@@ -96,6 +99,7 @@ impl EtcdOptions {
         Self { endpoints: endpoints.into_iter().collect(), ..Self::new(none) }
     }
 
+    /// What the URL says.
     pub(crate) fn read(address: &Address) -> Result<Self> {
         address.only_options(&[KNOWN, TLS])?;
         let user = match address.credentials()? {
@@ -138,6 +142,7 @@ impl EtcdOptions {
         })
     }
 
+    /// The endpoint of one member, with time limits and certificates.
     fn endpoint(&self, (host, port): &(String, u16)) -> Result<Endpoint> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
@@ -243,6 +248,7 @@ mod tests {
             ("etcd://h?prefix=", ""),
             ("etcd://h/?prefix=", ""),
             ("etcd://h?prefix=app-", "app-"),
+            ("etcd://h?prefix=/jobs/", "/jobs/"),
             ("etcd://h?prefix=%2Fjobs%2F", "/jobs/"),
         ] {
             assert_eq!(read(url).unwrap().prefix, prefix, "{url}");

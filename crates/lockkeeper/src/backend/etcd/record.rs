@@ -20,7 +20,7 @@ const OURS: &str = "lockkeeper 1";
 /// What is written over a claim that was taken from its holder, in the moment before it goes.
 const BROKEN: &str = "broken";
 
-/// What a value says.
+/// What a value says. Other programs on the same keys write what they like; see [`read_any`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mode: Mode,
@@ -39,6 +39,7 @@ impl Record {
     }
 }
 
+/// Since 1970.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -84,6 +85,7 @@ fn mode_of(value: &[u8]) -> Mode {
     read(value).map_or(Mode::Exclusive, |record| record.mode)
 }
 
+/// What a value of ours says; `None` for another program's, or of a later version.
 fn read(value: &[u8]) -> Option<Record> {
     let mut lines = std::str::from_utf8(value).ok()?.splitn(6, '\n');
     if lines.next()? != OURS {

@@ -24,7 +24,7 @@ const LONGEST_BEAT: Duration = Duration::from_secs(2);
 /// How often a heartbeat is sent again during which the leader changed.
 const TRIES: usize = 3;
 
-/// Makes server leases, one after another.
+/// Makes server leases, one after another, and hands out the one in use.
 #[derive(Debug)]
 pub(super) struct Session {
     client: Arc<Client>,
@@ -93,6 +93,7 @@ impl Session {
 }
 
 impl ServerLease {
+    /// Has etcd grant a lease. Its life counts from before the request was sent.
     async fn begin(client: &Client, length: Duration, probe: &[u8]) -> Result<Self> {
         let sent = Moment::now();
         let (id, ttl) = grant(client, length).await?;
@@ -133,6 +134,8 @@ impl ServerLease {
         self.is_gone() || self.end().remaining().is_zero()
     }
 
+    /// Notes that etcd said so. A lease that may be over is not declared gone: its keys may still
+    /// be there, and have to be deleted.
     pub(super) fn declare_gone(&self) {
         self.gone.cancel();
     }

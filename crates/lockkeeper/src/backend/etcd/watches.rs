@@ -64,6 +64,7 @@ pub(super) struct Entry {
 /// All watches of a keeper.
 #[derive(Debug, Default)]
 pub(super) struct WatchTable {
+    /// The number of the last watch.
     next: i64,
     pub(super) watches: HashMap<i64, Entry>,
     /// Watches to begin later, in order.
@@ -74,6 +75,7 @@ pub(super) struct WatchTable {
     pub(super) connection: Option<u64>,
     /// Whether the holders have been told that etcd cannot be reached.
     endangered: bool,
+    /// Where the driver takes its orders; closed when it ended, which its runtime may do to it.
     orders: Option<mpsc::UnboundedSender<Order>>,
     /// The number of the driver in charge. One that was closed and has not noticed yet must not
     /// touch what the next one does.
@@ -175,6 +177,7 @@ impl Watches {
         idle
     }
 
+    /// Starts a driver if none runs.
     fn ensure_driver(&self, table: &mut WatchTable) {
         if !table.is_driven() {
             let (sender, orders) = mpsc::unbounded_channel();
@@ -245,19 +248,23 @@ impl Drop for Watch {
 }
 
 impl WatchTable {
+    /// Whether a driver is at work.
     fn is_driven(&self) -> bool {
         self.orders.as_ref().is_some_and(|orders| !orders.is_closed())
     }
 
+    /// Whether a driver has anything to do, now or later.
     fn is_needed(&self) -> bool {
         !self.watches.is_empty() || !self.detached.is_empty()
     }
 
+    /// Tells the driver.
     fn order(&self, order: Order) {
         // A driver that ended just now is started again at the next chance.
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
+    /// Copies, to be told after the lock is released.
     fn subscribers(&self) -> Vec<Subscriber> {
         self.watches.values().map(|entry| entry.subscriber.clone()).collect()
     }

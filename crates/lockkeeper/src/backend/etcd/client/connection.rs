@@ -1,4 +1,7 @@
-//! One connection to one member.
+//! One connection to one member: connecting, logging in, and the two kinds of calls.
+//!
+//! Nothing here retries, and only connecting and logging in have a time limit of their own: that
+//! is for the [`Client`](super::Client), which knows the other members.
 
 use super::super::error::Failure;
 use super::super::protocol::{AuthenticateRequest, AuthenticateResponse, path};
@@ -111,6 +114,7 @@ impl Connection {
     }
 }
 
+/// Adds what proves that we logged in, where users are in use.
 fn with_token<Q>(mut request: Request<Q>, token: Option<MetadataValue<Ascii>>) -> Request<Q> {
     if let Some(token) = token {
         request.metadata_mut().insert("token", token);

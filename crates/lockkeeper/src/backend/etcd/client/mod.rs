@@ -151,6 +151,9 @@ impl Client {
     }
 
     /// Sends a request until there is an answer or every member failed.
+    ///
+    /// The whole takes at most `timeout` for each member, and as much again for each connection
+    /// that has to be made. That bound is what lets a backend's future be driven to completion.
     async fn retry<A, F>(&self, send: impl Fn(Connection) -> F) -> Result<Answered<A>, Failure>
     where
         F: Future<Output = Result<A, Failure>>,
@@ -217,6 +220,7 @@ impl Client {
         }
     }
 
+    /// The next connection goes to the next member. Wraps around where it is used.
     fn next_member(&self) {
         self.member.fetch_add(1, Ordering::Relaxed);
     }
@@ -235,6 +239,7 @@ impl Client {
         self.current.get(|_| true, connect).await
     }
 
+    /// Connects to this member, and logs in where the options name a user.
     async fn connect(&self, member: &tonic::transport::Endpoint) -> Result<Connection, Failure> {
         let (timeout, user) = (self.options.timeout, &self.options.user);
         let mut connection = Connection::open(member, timeout, &self.background).await?;

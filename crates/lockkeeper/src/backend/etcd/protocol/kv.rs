@@ -1,10 +1,14 @@
 //! Keys: ranges, writes and transactions (service `KV`).
+//!
+//! etcd numbers every change of the whole store with one *revision*, which never goes back. A
+//! transaction is carried out at one revision, whatever number of keys it changes.
 
 use prost::{Enumeration, Message, Oneof};
 
 /// Stands in front of every answer: what the member that answers has carried out.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct ResponseHeader {
+    /// The revision of the whole store when the request was carried out.
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
     /// The term of the last entry that the member which answers has carried out.
@@ -18,12 +22,15 @@ pub(crate) struct ResponseHeader {
 pub(crate) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) key: Vec<u8>,
+    /// The revision at which the key was created, after it was last deleted.
     #[prost(int64, tag = "2")]
     pub(crate) create_revision: i64,
+    /// The revision of its last change; for a deletion, of the deletion.
     #[prost(int64, tag = "3")]
     pub(crate) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) value: Vec<u8>,
+    /// The lease that the key lives on; zero for none.
     #[prost(int64, tag = "6")]
     pub(crate) lease: i64,
 }
@@ -43,6 +50,7 @@ pub(crate) enum SortOrder {
 pub(crate) enum SortTarget {
     Key = 0,
     Version = 1,
+    /// By create revision: the order of the queue.
     Create = 2,
 }
 
@@ -51,8 +59,10 @@ pub(crate) enum SortTarget {
 pub(crate) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) key: Vec<u8>,
+    /// The first key behind the range; empty for a single key.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) range_end: Vec<u8>,
+    /// How many keys to return at most; zero for all.
     #[prost(int64, tag = "3")]
     pub(crate) limit: i64,
     /// As it was then; zero for now.
@@ -62,8 +72,10 @@ pub(crate) struct RangeRequest {
     pub(crate) sort_order: i32,
     #[prost(enumeration = "SortTarget", tag = "6")]
     pub(crate) sort_target: i32,
+    /// Leaves out the values.
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
+    /// Leaves out keys that were created later; zero for none.
     #[prost(int64, tag = "13")]
     pub(crate) max_create_revision: i64,
 }
@@ -87,8 +99,10 @@ pub(crate) struct PutRequest {
     pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) value: Vec<u8>,
+    /// The lease that the key is to live on. The request fails when that is gone.
     #[prost(int64, tag = "3")]
     pub(crate) lease: i64,
+    /// Keeps the lease that the key has.
     #[prost(bool, tag = "6")]
     pub(crate) ignore_lease: bool,
 }
@@ -173,8 +187,10 @@ pub(crate) struct Compare {
     pub(crate) result: i32,
     #[prost(enumeration = "CompareTarget", tag = "2")]
     pub(crate) target: i32,
+    /// The key, or the first key of the range.
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
+    /// Where there is none, the comparison is with zero.
     #[prost(oneof = "Target", tags = "5, 7")]
     pub(crate) against: Option<Target>,
     /// Every key of the range must compare so; one that has none compares as zero.
@@ -185,8 +201,10 @@ pub(crate) struct Compare {
 /// What the key is compared with. A key that is not there has the create revision 0.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Target {
+    /// Whose key it is, or that there is none.
     #[prost(int64, tag = "5")]
     CreateRevision(i64),
+    /// What is in the key.
     #[prost(bytes, tag = "7")]
     Value(Vec<u8>),
 }
@@ -195,6 +213,7 @@ pub(crate) enum Target {
 /// `failure`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnRequest {
+    /// All of them must hold.
     #[prost(message, repeated, tag = "1")]
     pub(crate) compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
@@ -208,8 +227,10 @@ pub(crate) struct TxnRequest {
 pub(crate) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<ResponseHeader>,
+    /// Whether the steps of `success` were carried out.
     #[prost(bool, tag = "2")]
     pub(crate) succeeded: bool,
+    /// The answers to the steps that were carried out.
     #[prost(message, repeated, tag = "3")]
     pub(crate) responses: Vec<ResponseOp>,
 }

@@ -1,4 +1,8 @@
 //! Leases: what keys live on (service `Lease`).
+//!
+//! A lease is granted and revoked through a majority, and written down. Its heartbeats are not:
+//! the leader alone counts the time, in memory, and a new leader begins every lease anew with its
+//! whole length.
 
 use super::kv::ResponseHeader;
 use prost::Message;
@@ -6,8 +10,10 @@ use prost::Message;
 /// Grants a lease under an id of the client's choice, so that a repeated request grants one.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LeaseGrantRequest {
+    /// In seconds.
     #[prost(int64, tag = "1")]
     pub(crate) ttl: i64,
+    /// Chosen by the client; zero would leave the choice to etcd.
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
 }
@@ -17,6 +23,7 @@ pub(crate) struct LeaseGrantRequest {
 pub(crate) struct LeaseGrantResponse {
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
+    /// In seconds.
     #[prost(int64, tag = "3")]
     pub(crate) ttl: i64,
 }

@@ -14,7 +14,7 @@ pub(super) use lease::*;
 use prost::Message;
 pub(super) use watch::*;
 
-/// Where each method is called.
+/// Where each method is called: `/package.Service/Method`, as gRPC spells it.
 pub(super) mod path {
     pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";

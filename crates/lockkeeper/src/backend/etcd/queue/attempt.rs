@@ -1,4 +1,9 @@
 //! Taking a name without waiting.
+//!
+//! A claim that does not wait must not stand in the queue even for a moment: others would see it
+//! there and wait behind it. So the key is created only under the condition that it would hold,
+//! which one transaction can check in the common case: nobody is there at all. Where others are
+//! there beside whom it fits, such as readers, the condition is that nobody came since we looked.
 
 use super::super::cleanup::Deletion;
 use super::super::keys::ClaimKey;
@@ -73,9 +78,7 @@ async fn busy(
     sent_twice: bool,
 ) -> Result<Option<Grant>> {
     if sent_twice {
-        let deletion = Deletion::in_doubt(key);
-        context.cleanup.schedule(claim.id, deletion.clone());
-        context.cleanup.run(claim.id, &deletion).await?;
+        context.cleanup.delete(claim.id, &Deletion::in_doubt(key)).await?;
     }
     Ok(None)
 }

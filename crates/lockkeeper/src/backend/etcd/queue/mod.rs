@@ -9,6 +9,10 @@
 //! several:  create all keys if nobody is at any name (multi.rs)
 //! ```
 //!
+//! Every way out of these functions leaves one of three things: a grant, no key, or a key that
+//! [`Cleanup`](super::cleanup) knows of. A request for a key that was not answered is the hard
+//! case: the key may be created later, and is deleted in a way that outlasts the request.
+//!
 //! Whether a claim is at the head depends only on those before it, which only ever leave: so a
 //! claim that was found at the head stays there for as long as its key does.
 
@@ -49,7 +53,8 @@ enum Entered {
     Again,
 }
 
-/// Steps into the queue, and waits for its turn if it must.
+/// Steps into the queue, and waits for its turn if it must. `None` when the caller's patience is
+/// over; then the claim has no key any more.
 pub(super) async fn acquire(
     context: &Arc<Context>,
     claim: &Claim,
@@ -77,7 +82,8 @@ pub(super) async fn acquire(
     }
 }
 
-/// Steps into the queue.
+/// Steps into the queue, at its end. Asks again by itself only after a lost answer: whether the key
+/// that is there then is ours is told by its name, which no other claim of this keeper has.
 async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -> Result<Entered> {
     let key = ClaimKey::new(&context.prefix, &context.keys, claim, lease.id);
     let request = requests::enter(&key, claim, &lease.generation());
@@ -87,6 +93,7 @@ async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -
     };
     let revision = revision_of(answer.header);
     if answer.succeeded {
+        // Where we stand is in the same answer: most locks are free, and then that was all.
         let newest = requests::reads(answer.responses).next().unwrap_or_default();
         let enqueued = Enqueued { key, lease, created: revision, seen: revision, sent_twice };
         let looked = match place::of_last(&enqueued.key, &newest) {
@@ -167,7 +174,5 @@ async fn look_or_clean_up(context: &Context, claim: &Claim, enqueued: &Enqueued)
 
 /// Leaves the queue.
 async fn leave(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<()> {
-    let deletion = enqueued.deletion();
-    context.cleanup.schedule(claim.id, deletion.clone());
-    context.cleanup.run(claim.id, &deletion).await.map(|_| ())
+    context.cleanup.delete(claim.id, &enqueued.deletion()).await.map(|_| ())
 }

@@ -1,4 +1,7 @@
 //! Several names in one transaction.
+//!
+//! A transaction cannot wait, so this takes all names or none. The engine falls back to one name
+//! after another, in one order, where that is to be waited for or this cannot tell.
 
 use super::super::cleanup::Deletion;
 use super::super::keys::ClaimKey;
@@ -46,7 +49,7 @@ pub(in super::super) async fn acquire_all(
         if taken.is_none() || sent_twice {
             // Whatever was in the way, one after another it is found out.
             for (claim, key) in claims.iter().zip(&keys) {
-                context.cleanup.run(claim.id, &Deletion::in_doubt(key)).await?;
+                context.cleanup.delete(claim.id, &Deletion::in_doubt(key)).await?;
             }
         }
         return Ok(taken.map_or(Together::OneByOne, Together::Busy));

@@ -3,6 +3,11 @@
 //! A waiting claim watches the keys that it is behind: the watch says only that it is worth
 //! looking, and what counts is a read through a majority. Beside that it keeps the session alive,
 //! and looks every ten seconds in any case.
+//!
+//! A release wakes one waiter: a claim watches the last key that keeps it out, which no other
+//! claim of the same mode does. While etcd is silent a waiting claim keeps its key and its place
+//! for as long as the session lasts, and tries again after each [`PAUSE`]; when the session may
+//! have ended, the claim begins anew at the end of the queue.
 
 use super::super::lease::{Context, Enqueued, EtcdLease};
 use super::super::watches::{Begin, Subscriber, Watch};
@@ -47,6 +52,7 @@ pub(super) async fn wait(
     let watch = |begin, key: &[u8], revision| {
         context.watches.watch(begin, key, revision, Subscriber::Waiter(wakeup.clone()))
     };
+    // Our own key is watched too, so that an operator who deletes it makes us begin anew.
     let mut own = None;
     let mut watched: Vec<(Vec<u8>, Watch)> = Vec::new();
     loop {
