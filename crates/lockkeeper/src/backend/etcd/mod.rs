@@ -109,6 +109,12 @@ impl Backend for Etcd {
         closed.map(|_| ())
     }
 
+    /// What every key of the name begins with: `etcdctl get --prefix` shows them all.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let range = KeyRange::new(&self.context.prefix, name);
+        vec![String::from_utf8_lossy(&range.start()).into_owned()]
+    }
+
     fn multi(&self) -> Option<&dyn MultiAcquire> {
         Some(self)
     }
@@ -133,12 +139,6 @@ impl Inspector for Etcd {
 
     async fn show(&self, name: &Name) -> Result<LockView> {
         self.inspection().show(name).await
-    }
-
-    /// What every key of the name begins with: `etcdctl get --prefix` shows them all.
-    fn keys(&self, name: &Name) -> Vec<String> {
-        let range = KeyRange::new(&self.context.prefix, name);
-        vec![String::from_utf8_lossy(&range.start()).into_owned()]
     }
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {

@@ -290,7 +290,8 @@ impl WatchTable {
     /// Makes due whatever was to begin later and whose time has come; says when to look again.
     pub(super) fn advance(&mut self) -> Option<Moment> {
         let now = Moment::now();
-        while let Some((_, id)) = self.later.pop_front_if(|(due, _)| *due <= now) {
+        while self.later.front().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, id)) = self.later.pop_front() else { break };
             if let Some(entry) = self.watches.get_mut(&id) {
                 entry.due = true;
             }
@@ -302,9 +303,11 @@ impl WatchTable {
 
     /// Takes out the detached claims whose keys are to go by now.
     pub(super) fn take_detached(&mut self) -> Vec<ClaimId> {
-        let now = Moment::now();
-        let due = self.detached.extract_if(.., |(due, _)| *due <= now);
-        due.map(|(_, claim)| claim).collect()
+        let (now, mut due) = (Moment::now(), Vec::new());
+        while self.detached.first().is_some_and(|(first, _)| *first <= now) {
+            due.extend(self.detached.pop_first().map(|(_, claim)| claim));
+        }
+        due
     }
 
     /// The requests that begin all watches that are due and not begun.
