@@ -22,15 +22,18 @@ mod counters;
 mod link;
 mod plan;
 mod pump;
+mod reader;
 mod resp;
 #[cfg(test)]
 mod tests;
 
 pub use counters::Counters;
 pub use plan::{Afterwards, Direction, Flow, Framing, Side};
+pub use reader::{Reader, Step};
 
 use counters::{Tally, one_more};
 use plan::{Ambush, Plan};
+use reader::Readers;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
@@ -46,6 +49,7 @@ struct Shared {
     upstream: SocketAddr,
     seed: u64,
     framing: Framing,
+    readers: Readers,
     plan: watch::Sender<Plan>,
     ambush: Mutex<Option<Ambush>>,
     tally: Tally,
@@ -113,6 +117,11 @@ impl Control {
         self.0.plan.send_modify(|plan| plan.forgets[side as usize] += 1);
     }
 
+    /// Lets through what readers have held back.
+    pub fn let_go(&self) {
+        self.0.plan.send_modify(|plan| plan.releases += 1);
+    }
+
     /// Whether new connections are refused, as if nobody listened.
     pub fn refuse(&self, refuse: bool) {
         self.0.plan.send_modify(|plan| plan.refuse = refuse);
@@ -161,6 +170,26 @@ impl Proxy {
     /// # Errors
     /// When no port is free.
     pub fn start_framed(upstream: SocketAddr, seed: u64, framing: Framing) -> io::Result<Self> {
+        Self::start_with(upstream, seed, framing, Readers::none())
+    }
+
+    /// As [`start`](Self::start), with someone who reads along on each connection.
+    ///
+    /// # Errors
+    /// When no port is free.
+    pub fn start_read(
+        upstream: SocketAddr,
+        readers: impl Fn() -> Reader + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::start_with(upstream, 0, Framing::Burst, Readers(Arc::new(readers)))
+    }
+
+    fn start_with(
+        upstream: SocketAddr,
+        seed: u64,
+        framing: Framing,
+        readers: Readers,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (place, listener) = runtime.block_on(async {
             // Never listens: it keeps the port ours while connections are refused.
@@ -173,6 +202,7 @@ impl Proxy {
             upstream,
             seed,
             framing,
+            readers,
             plan: watch::Sender::new(Plan::default()),
             ambush: Mutex::default(),
             tally: Tally::default(),

@@ -92,6 +92,8 @@ pub(super) struct Ambush {
 /// what it was when it began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Plan {
+    /// How often what was held back was let go.
+    pub(super) releases: u64,
     pub(super) flows: [Flow; 2],
     pub(super) refuse: bool,
     pub(super) resets: u64,

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::plan::{Afterwards, Direction, Flow, Framing};
+use super::reader::{Reader, Step};
 use super::resp::{self, Head};
 use crate::dice::Dice;
 use std::collections::VecDeque;
@@ -15,6 +16,9 @@ use tokio::time::Instant;
 /// The most that is kept of one direction; whoever sends more has to wait.
 const MOST: usize = 1 << 20;
 
+/// How long a server has to carry out what it does not get to answer.
+const CARRIED_OUT: Duration = Duration::from_millis(100);
+
 /// What a connection has gone through.
 #[derive(Debug, Default)]
 pub(super) struct Wounds {
@@ -26,6 +30,8 @@ pub(super) struct Wounds {
 
 struct Chunk {
     due: Instant,
+    /// Kept until what is held back was let go more often than this.
+    held: Option<u64>,
     bytes: Vec<u8>,
 }
 
@@ -45,6 +51,9 @@ pub(super) struct Pump<'a> {
     /// The beginning of a reply whose end is still to come.
     partial: Vec<u8>,
     framing: Framing,
+    reader: Reader,
+    /// When the connection ends instead of an answer.
+    ends: Option<Instant>,
     ended: bool,
 }
 
@@ -70,6 +79,8 @@ impl<'a> Pump<'a> {
             next_drop: now,
             partial: Vec::new(),
             framing: shared.framing,
+            reader: (shared.readers.0)(),
+            ends: None,
             ended: false,
         }
     }
@@ -79,13 +90,20 @@ impl<'a> Pump<'a> {
         let mut plan = self.shared.plan.subscribe();
         let mut buffer = vec![0; 16 * 1024];
         loop {
-            let flow = plan.borrow_and_update().flows[self.direction as usize];
+            let (flow, releases) = {
+                let plan = plan.borrow_and_update();
+                (plan.flows[self.direction as usize], plan.releases)
+            };
+            if self.ends.is_some_and(|ends| ends <= Instant::now()) {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
             if flow == Flow::Swallow {
                 self.swallow_queue();
             } else if self.ended && self.queue.is_empty() && !self.is_lost() {
                 return self.to.shutdown().await;
             }
-            let due = self.due(flow);
+            let due = self.due(flow, releases);
+            let wake = due.into_iter().chain(self.ends).min();
             if due.is_some_and(|due| due <= Instant::now()) {
                 self.deliver(flow).await?;
                 continue;
@@ -94,7 +112,7 @@ impl<'a> Pump<'a> {
             tokio::select! {
                 biased;
                 _ = plan.changed() => {}
-                () = tokio::time::sleep_until(due.unwrap_or(self.last_due)), if due.is_some() => {}
+                () = tokio::time::sleep_until(wake.unwrap_or(self.last_due)), if wake.is_some() => {}
                 read = self.from.read(&mut buffer), if reading => match read {
                     Ok(0) => self.end(),
                     Ok(length) => self.take(&buffer[..length]),
@@ -115,8 +133,11 @@ impl<'a> Pump<'a> {
         self.wounds.lost.load(Ordering::SeqCst)
     }
 
-    fn due(&self, flow: Flow) -> Option<Instant> {
+    fn due(&self, flow: Flow, releases: u64) -> Option<Instant> {
         let front = self.queue.front()?;
+        if front.held.is_some_and(|held| releases <= held) {
+            return None;
+        }
         match flow {
             Flow::Hold | Flow::Swallow => None,
             Flow::Drip { .. } => Some(front.due.max(self.next_drop)),
@@ -129,7 +150,7 @@ impl<'a> Pump<'a> {
         if let Flow::Drip { bytes, every } = flow {
             let rest = chunk.bytes.split_off(bytes.max(1).min(chunk.bytes.len()));
             if !rest.is_empty() {
-                self.queue.push_front(Chunk { due: chunk.due, bytes: rest });
+                self.queue.push_front(Chunk { due: chunk.due, held: None, bytes: rest });
             }
             self.next_drop = Instant::now() + every;
         }
@@ -154,12 +175,33 @@ impl<'a> Pump<'a> {
         if self.flow() == Flow::Swallow {
             self.swallow(bytes.len());
         } else if self.direction == Direction::ToServer {
-            self.push(bytes);
+            self.say(bytes);
         } else if self.framing == Framing::Burst {
             self.reply(bytes);
         } else {
             self.partial.extend_from_slice(bytes);
             self.replies();
+        }
+    }
+
+    /// Has what a client said read, and passes it on.
+    fn say(&mut self, bytes: &[u8]) {
+        // Before the reader tells anyone: what is let go after that is let go.
+        let releases = self.shared.plan.borrow().releases;
+        let step = (self.reader)(bytes);
+        self.push(bytes);
+        match step {
+            Step::Pass => {}
+            Step::Hold => {
+                if let Some(last) = self.queue.back_mut() {
+                    last.held = Some(releases);
+                }
+            }
+            Step::EndInstead => {
+                self.wounds.silent.store(true, Ordering::SeqCst);
+                // So that the server has carried it out before it is sent once more.
+                self.ends = Some(Instant::now() + CARRIED_OUT);
+            }
         }
     }
 
@@ -222,7 +264,8 @@ impl<'a> Pump<'a> {
         }
         self.last_due = self.last_due.max(due);
         self.queued += bytes.len();
-        self.queue.push_back(Chunk { due: self.last_due, bytes: bytes.to_vec() });
+        let bytes = bytes.to_vec();
+        self.queue.push_back(Chunk { due: self.last_due, held: None, bytes });
     }
 
     fn swallow(&mut self, bytes: usize) {

@@ -1,121 +1,84 @@
 //! A way to the store on which a command can be held back, or its answer lost.
 
 use anyhow::{Result, ensure};
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    Pass,
-    /// What contains the word stays here.
-    Hold(&'static str),
-    /// What contains the word passes, and the connection ends instead of the answer, once.
-    LoseAnswer(&'static str),
-}
+use lockkeeper_lab::proxy::{self, Step};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    rule: Arc<Desk>,
+    inner: proxy::Proxy,
+    rule: Arc<Rule>,
 }
 
-/// The rule, and how often it was applied.
-struct Desk {
-    state: Mutex<(Rule, usize)>,
-    changed: Condvar,
+/// What is to happen to a command that contains a word, and how often it did.
+#[derive(Default)]
+struct Rule {
+    state: Mutex<State>,
+    applied: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    word: &'static str,
+    step: Step,
+    applied: usize,
 }
 
 impl Proxy {
     pub(crate) fn to(port: u16) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let own = listener.local_addr()?.port();
-        let rule = Arc::new(Desk { state: Mutex::new((Rule::Pass, 0)), changed: Condvar::new() });
-        let desk = rule.clone();
-        // It ends with the test program.
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { return };
-                let (Ok(to_client), Ok(to_server)) = (client.try_clone(), server.try_clone())
-                else {
-                    return;
-                };
-                let there = desk.clone();
-                thread::spawn(move || there.carry(client, to_server));
-                let mut server = server;
-                thread::spawn(move || {
-                    let _ = std::io::copy(&mut server, &mut &to_client);
-                    let _ = to_client.shutdown(Shutdown::Both);
-                });
-            }
-        });
-        Ok(Self { port: own, rule })
+        let rule = Arc::new(Rule::default());
+        let reading = rule.clone();
+        let inner = proxy::Proxy::start_read(([127, 0, 0, 1], port).into(), move || {
+            let rule = reading.clone();
+            // What is looked for is small enough to come in one piece.
+            Box::new(move |piece| rule.read(piece))
+        })?;
+        Ok(Self { port: inner.address().port(), inner, rule })
     }
 
     pub(crate) fn hold(&self, word: &'static str) {
-        self.rule.set(Rule::Hold(word));
+        self.rule.set(word, Step::Hold);
     }
 
     pub(crate) fn lose_answer_to(&self, word: &'static str) {
-        self.rule.set(Rule::LoseAnswer(word));
+        self.rule.set(word, Step::EndInstead);
     }
 
     /// Lets through what is held back.
     pub(crate) fn pass(&self) {
-        self.rule.set(Rule::Pass);
+        self.rule.set("", Step::Pass);
+        self.inner.let_go();
     }
 
     /// Waits until the rule was applied.
     pub(crate) fn applied(&self) -> Result<()> {
-        let (state, none) = (self.rule.lock(), |state: &mut (Rule, usize)| state.1 == 0);
-        let waited = self.rule.changed.wait_timeout_while(state, super::PATIENT, none);
+        let state = self.rule.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = |state: &mut State| state.applied == 0;
+        let waited = self.rule.applied.wait_timeout_while(state, super::PATIENT, none);
         let outcome = waited.unwrap_or_else(PoisonError::into_inner).1;
         ensure!(!outcome.timed_out(), "unknown: the command never came by");
         Ok(())
     }
 }
 
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, (Rule, usize)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Rule {
+    fn set(&self, word: &'static str, step: Step) {
+        let state = State { word, step, applied: 0 };
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    fn set(&self, rule: Rule) {
-        *self.lock() = (rule, 0);
-        self.changed.notify_all();
-    }
-
-    /// From the client to the server. What we hold is small enough to come in one piece.
-    fn carry(&self, mut client: TcpStream, mut server: TcpStream) {
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = client.read(&mut buffer) {
-            let piece = &buffer[..length];
-            let has = |word: &str| piece.windows(word.len()).any(|part| part == word.as_bytes());
-            let mut state = self.lock();
-            match state.0 {
-                Rule::Hold(word) if has(word) => {
-                    state.1 += 1;
-                    self.changed.notify_all();
-                    let held = |state: &mut (Rule, usize)| state.0 == Rule::Hold(word);
-                    drop(self.changed.wait_while(state, held));
-                }
-                Rule::LoseAnswer(word) if has(word) => {
-                    *state = (Rule::Pass, 1);
-                    self.changed.notify_all();
-                    drop(state);
-                    let _ = client.shutdown(Shutdown::Both);
-                    let _ = server.write_all(piece);
-                    // So that the store has carried it out before it is sent once more.
-                    thread::sleep(Duration::from_millis(100));
-                    return;
-                }
-                _ => drop(state),
-            }
-            if server.write_all(piece).is_err() {
-                return;
-            }
+    fn read(&self, piece: &[u8]) -> Step {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (word, step) = (state.word.as_bytes(), state.step);
+        if step == Step::Pass || !piece.windows(word.len()).any(|part| part == word) {
+            return Step::Pass;
         }
-        let _ = server.shutdown(Shutdown::Both);
+        state.applied += 1;
+        if step == Step::EndInstead {
+            // Once.
+            state.step = Step::Pass;
+        }
+        self.applied.notify_all();
+        step
     }
 }

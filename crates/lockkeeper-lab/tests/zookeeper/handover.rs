@@ -59,7 +59,7 @@ async fn what_a_keeper_knows_is_not_asked(lab: &Lab) -> Result<()> {
     for count in [1, 2] {
         let (mut taps, mut keepers) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            let tap = Tap::before(server.address()).await?;
+            let tap = Tap::before(&server.address())?;
             keepers.push(keeper(&format!("{}/l", tap.url()), "session=20s").await?);
             taps.push(tap);
         }
@@ -92,7 +92,7 @@ async fn few_of_a_crowd_have_to_ask(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().tick(2000).start()?;
     let (mut taps, mut keepers) = (Vec::new(), Vec::new());
     for _ in 0..2 {
-        let tap = Tap::before(server.address()).await?;
+        let tap = Tap::before(&server.address())?;
         keepers.push(keeper(&format!("{}/l", tap.url()), "session=20s&timeout=15s").await?);
         taps.push(tap);
     }
@@ -118,7 +118,7 @@ async fn few_of_a_crowd_have_to_ask(lab: &Lab) -> Result<()> {
 async fn permits_and_readers_are_let_in_unasked(lab: &Lab) -> Result<()> {
     const OF: u32 = 2;
     let server = lab.zookeeper().tick(2000).start()?;
-    let (seer, tap) = (other(&server).await?, Tap::before(server.address()).await?);
+    let (seer, tap) = (other(&server).await?, Tap::before(&server.address())?);
     let one = keeper(&format!("{}/l", tap.url()), "session=20s").await?;
     let gate = one.semaphore("n", OF).ttl(LONG);
     let (left, right) = (gate.acquire().await?, gate.acquire().await?);

@@ -156,7 +156,7 @@ async fn a_try_at_what_is_held_writes_nothing(lab: &Lab) -> Result<()> {
 async fn the_node_says_how_often_it_was_entered(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().start()?;
     for recipe in ["fair", "ephemeral"] {
-        let tap = Tap::before(server.address()).await?;
+        let tap = Tap::before(&server.address())?;
         let options = format!("session=20s&recipe={recipe}");
         let one = keeper(&format!("{}/{recipe}", tap.url()), &options).await?;
         let two = keeper(&format!("{}/{recipe}", server.url()), &options).await?;

@@ -1,37 +1,31 @@
 //! A relay before the server that counts what it is asked.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use lockkeeper_lab::proxy::{Proxy, Reader, Step};
 use std::collections::HashMap;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 
 /// Requests by their number in the protocol.
 type Counts = Arc<Mutex<HashMap<i32, usize>>>;
 
 pub(crate) struct Tap {
-    address: SocketAddr,
+    proxy: Proxy,
     counts: Counts,
 }
 
 impl Tap {
-    pub(crate) async fn before(upstream: String) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (address, counts) = (listener.local_addr()?, Counts::default());
-        let counting = counts.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(relay(client, upstream.clone(), counting.clone()));
-            }
-        });
-        Ok(Self { address, counts })
+    pub(crate) fn before(upstream: &str) -> Result<Self> {
+        let counts = Counts::default();
+        let shared = counts.clone();
+        let upstream = upstream.parse()?;
+        // It has a runtime of its own, so it is started outside of ours.
+        let start = move || Proxy::start_read(upstream, move || counting(shared.clone()));
+        let started = std::thread::spawn(start).join();
+        Ok(Self { proxy: started.map_err(|_| anyhow!("no proxy"))??, counts })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("zookeeper://{}", self.address)
+        format!("zookeeper://{}", self.proxy.address())
     }
 
     /// Forgets what was asked so far.
@@ -64,31 +58,24 @@ impl Tap {
     }
 }
 
-async fn relay(client: TcpStream, upstream: String, counts: Counts) -> io::Result<()> {
-    let server = TcpStream::connect(upstream).await?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    let (from_client, mut to_client) = client.into_split();
-    let (mut from_server, to_server) = server.into_split();
-    tokio::try_join!(
-        tokio::io::copy(&mut from_server, &mut to_client),
-        count(from_client, to_server, counts)
-    )?;
-    Ok(())
-}
-
-async fn count(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Counts) -> io::Result<()> {
-    let mut greeted = false;
-    loop {
-        let length = from.read_u32().await?;
-        let mut packet = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        from.read_exact(&mut packet).await?;
-        let code = packet.get(4..).and_then(|rest| rest.first_chunk());
-        // The greeting has no number.
-        if let Some(code) = code.filter(|_| std::mem::replace(&mut greeted, true)) {
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            *counts.entry(i32::from_be_bytes(*code)).or_default() += 1;
+/// Counts the requests in what one client says.
+fn counting(counts: Counts) -> Reader {
+    let (mut said, mut greeted) = (Vec::new(), false);
+    Box::new(move |piece| {
+        said.extend_from_slice(piece);
+        while let Some(length) = said.first_chunk().map(|length| u32::from_be_bytes(*length)) {
+            let whole = 4 + usize::try_from(length).unwrap_or(usize::MAX - 4);
+            if said.len() < whole {
+                break;
+            }
+            let packet: Vec<u8> = said.drain(..whole).collect();
+            let code = packet.get(8..).and_then(|rest| rest.first_chunk());
+            // The greeting has no number.
+            if let Some(code) = code.filter(|_| std::mem::replace(&mut greeted, true)) {
+                let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                *counts.entry(i32::from_be_bytes(*code)).or_default() += 1;
+            }
         }
-        to.write_all(&[&length.to_be_bytes(), packet.as_slice()].concat()).await?;
-    }
+        Step::Pass
+    })
 }
