@@ -1,6 +1,10 @@
 //! etcd: what a lock costs beside bare requests on the same client, and a hand-over beside Go's.
 
-#[allow(dead_code, reason = "the library's own messages, of which this needs a few")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the library's own messages, of which this needs a few"
+)]
 #[path = "../../lockkeeper/src/backend/etcd/protocol/mod.rs"]
 mod proto;
 

@@ -9,7 +9,6 @@ use lockkeeper_lab::trials::eventually_so as eventually;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 type Case = (&'static str, fn(&Server) -> Result<()>);
 
