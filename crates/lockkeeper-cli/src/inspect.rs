@@ -45,6 +45,8 @@ fn keys(keeper: &Keeper, asked: &ShowArguments) -> Result<u8, Failure> {
     let keys = keeper.keys(&asked.name)?;
     if asked.json {
         output::print(json::line(&keys))?;
+    } else if keys.is_empty() {
+        output::say(&format!("{keeper} has no keys that could be asked for from outside"));
     } else {
         output::print(keys.iter().map(|key| visible(key) + "\n").collect::<String>())?;
     }

@@ -17,6 +17,7 @@ const CASES: &[Case] = &[
     ("a_command_is_stopped_when_its_server_is_gone", server_gone),
     ("a_lock_can_be_broken", broken),
     ("a_lock_that_was_removed_is_said_at_the_end", removed),
+    ("the_keys_of_a_lock_are_shown", keys_shown),
     ("a_server_that_is_not_there_is_said", not_there),
     ("a_run_within_a_run_enters_again_or_is_refused", within),
     ("an_option_that_is_none_is_said", wrong_option),
@@ -125,6 +126,20 @@ fn removed(server: &Server) -> Result<()> {
         ensure!(output.status.code() == Some(code), "{:?} {}", output.status, text(&output));
         ensure!(text(&output).contains("was lost"), "{}", text(&output));
     }
+    Ok(())
+}
+
+/// What one would ask the server's own tools for.
+fn keys_shown(server: &Server) -> Result<()> {
+    let output = lockkeeper(server, &["show", "job", "--keys"]).output()?;
+    ensure!(output.status.success(), "{:?} {}", output.status, text(&output));
+    let first = text(&output).lines().next().unwrap_or_default().to_owned();
+    let expected = match server.name() {
+        "redis" => "lockkeeper:{job}",
+        "zookeeper" => "/lockkeeper/job",
+        _ => "lockkeeper/job",
+    };
+    ensure!(first.starts_with(expected), "{first:?}");
     Ok(())
 }
 
