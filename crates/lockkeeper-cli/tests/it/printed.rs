@@ -20,7 +20,7 @@ fn recipes_in_three_forms_name_every_store() {
         assert!(markdown.contains(&format!("| `{example}` |")), "{markdown}");
     }
     let titles = "| store URL | recipe | reach | shared | permits | fair | fencing | re-entrant | \
-                  min_hold | wakes | durable | feature |";
+                  min_hold | wakes | durable | portable | feature |";
     assert_eq!(markdown.lines().next(), Some(titles));
     let columns = |line: &str| line.matches('|').count();
     assert!(markdown.lines().all(|line| columns(line) == columns(titles)), "{markdown}");
