@@ -95,6 +95,7 @@ impl Backend for Flawed {
         capability.permits = true;
         capability.fair = true;
         capability.fencing = true;
+        capability.inspects = true;
         capability.reentrant = true;
         capability.min_hold = true;
         capability.notified = true;
