@@ -36,6 +36,10 @@ fn main() -> Result<()> {
             }));
         }
     }
+    trials.push(Trial::test("sqlite::a_closed_keeper_leaves_no_thread", || {
+        let tried = tokio::runtime::Runtime::new()?.block_on(closed_file());
+        tried.map_err(|error| Failed::from(format!("{error:?}")))
+    }));
     let redis = lab.clone();
     trials.push(needing(Kind::Redis, "tokens_grow_from_store_to_store".into(), move || {
         let server = redis.start(Kind::Redis)?;
@@ -131,6 +135,22 @@ async fn gone(server: &Server) -> Result<()> {
     eventually("no thread is left", async || Ok((threads()? == 0).then_some(()))).await;
     let none = async || Ok((connections(server)? == 0).then_some(()));
     eventually("no connection is left", none).await;
+    Ok(())
+}
+
+/// A file has no connection to be counted, but a thread.
+async fn closed_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+    let keeper = lockkeeper::connect(&url).await?;
+    work(&keeper).await?;
+    let before = threads()?;
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    let less = async || Ok((threads()? < before).then_some(()));
+    eventually("the thread that looks after the file is gone", less).await;
+    work(&keeper).await?;
+    drop(keeper);
+    eventually("no thread is left", async || Ok((threads()? == 0).then_some(()))).await;
     Ok(())
 }
 
