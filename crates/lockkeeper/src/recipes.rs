@@ -159,13 +159,8 @@ pub(crate) const MEMORY: Capability = Capability {
 };
 
 /// What `sqlite:` promises.
-pub(crate) const SQLITE: Capability = Capability {
-    reach: Reach::Machine,
-    durable: true,
-    sequences: false,
-    portable: false,
-    ..MEMORY
-};
+pub(crate) const SQLITE: Capability =
+    Capability { reach: Reach::Machine, durable: true, sequences: false, ..MEMORY };
 
 /// What `etcd://` promises. Its claims live on the lease of the keeper's session, so that no other
 /// keeper can keep them.

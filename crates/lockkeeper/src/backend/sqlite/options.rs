@@ -59,7 +59,8 @@ impl SqliteOptions {
 impl OpenStore for SqliteOptions {
     async fn open(self: Box<Self>, background: &Background) -> Result<Arc<dyn Backend>> {
         // Opening waits for a file that another process is just making.
-        let opened = background.handle()?.spawn_blocking(|| Sqlite::open(*self)).await;
+        let home = background.clone();
+        let opened = background.handle()?.spawn_blocking(move || Sqlite::open(*self, &home)).await;
         let ended = |_| Err(Error::new(ErrorKind::Unavailable, "the background thread ended"));
         Ok(Arc::new(opened.unwrap_or_else(ended)?))
     }

@@ -1,19 +1,16 @@
-//! The file: where it is, how it is opened, what is in it, what can be wrong with it.
+//! The file: where it is, how it is opened, what is in it.
 
+use super::error::{BUSY_LIMIT, is_busy, no_folder, store_error};
 use super::time::{StoreClock, uneven};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use std::io;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Marks the file as ours: `lock` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6f_636b;
 const VERSION: i32 = 2;
-
-/// How long another process may keep the file before we call it unavailable.
-pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How opening is tried: for so long, so often at least, so far apart.
 const ONE_TRY: Duration = Duration::from_millis(200);
@@ -161,7 +158,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
     // NORMAL does not wait for the disk: a power failure can forget the last commits. It forgets
     // no lock thereby, because no holder outlives the boot; for tokens see `make_ready`.
     connection.pragma_update(None, "synchronous", "normal")?;
-    // The clerk does it, away from the callers' threads.
+    // The driver does it, away from the callers' threads.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
     connection.set_prepared_statement_cache_capacity(48);
@@ -171,7 +168,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
         finding = make_ready(&transaction, clock)?;
         transaction.commit()?;
     }
-    // From here on nobody waits inside SQLite: the desk does the waiting.
+    // From here on nobody waits inside SQLite: the client does the waiting.
     connection.busy_timeout(Duration::ZERO)?;
     Ok((connection, finding))
 }
@@ -217,85 +214,4 @@ fn make_ready(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<
     }
     transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'clock'", [clock.label()])?;
     Ok(Finding::Ready)
-}
-
-/// Why SQLite cannot open the file, which it does not say itself.
-///
-/// Only by looking at names: to open and close the file ourselves would drop the locks that
-/// another connection of this process has on it.
-fn cannot_open(path: &Path) -> (ErrorKind, String) {
-    let shown = path.display();
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    if path.is_dir() {
-        return (ErrorKind::Config, format!("{shown} is a folder: name a file in it"));
-    }
-    match std::fs::metadata(parent) {
-        Ok(folder) if folder.is_dir() => {}
-        Ok(_) => {
-            let why = format!("{} is not a folder, so {shown} cannot be", parent.display());
-            return (ErrorKind::Config, why);
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = parent.display();
-            let what = format!("the folder {parent} does not exist: make it, or name another file");
-            return (ErrorKind::Config, what);
-        }
-        Err(error) => return (ErrorKind::Denied, format!("no way to {shown}: {error}")),
-    }
-    (ErrorKind::Denied, format!("no permission to write {shown}, or to make files beside it"))
-}
-
-fn no_folder(folder: &Path, error: io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Denied,
-        io::ErrorKind::StorageFull => ErrorKind::Store,
-        _ => ErrorKind::Config,
-    };
-    let shown = folder.display();
-    let what = format!("cannot make the folder {shown} ({error}): name a file with sqlite:PATH");
-    Error::new(kind, what).caused_by(error)
-}
-
-pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error_code();
-    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-/// What SQLite said, and what to do about it.
-pub(super) fn store_error(path: &Path, error: rusqlite::Error) -> Error {
-    let shown = path.display();
-    let (kind, message) = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
-            ErrorKind::Unavailable,
-            format!("another process has kept {shown} locked for {BUSY_LIMIT:?}: is one stopped?"),
-        ),
-        Some(ErrorCode::DiskFull) => (ErrorKind::Store, disk_full(path)),
-        Some(ErrorCode::NotADatabase) => {
-            (ErrorKind::Store, format!("{shown} is not a file of lockkeeper: name another"))
-        }
-        Some(ErrorCode::DatabaseCorrupt) => (
-            ErrorKind::Store,
-            format!(
-                "{shown} is damaged: end every process that uses it, move it away, and a new one \
-                 is made"
-            ),
-        ),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-            cannot_open(path)
-        }
-        Some(ErrorCode::SystemIoFailure) => {
-            (ErrorKind::Unavailable, format!("the disk failed to read or write {shown}: {error}"))
-        }
-        _ => (ErrorKind::Store, format!("{shown}: {error}")),
-    };
-    Error::new(kind, message).caused_by(error)
-}
-
-fn disk_full(path: &Path) -> String {
-    format!(
-        "the disk of {} is full: free some space. Nothing was changed, and locks already held run \
-         out unless there is space before they need renewing",
-        path.display()
-    )
 }

@@ -5,7 +5,8 @@
 //! since every process that made one is gone.
 //! Elsewhere it is the wall clock.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use super::record::millis;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Microseconds of the wall clock, for tokens.
 pub(super) fn wall_us() -> i64 {
@@ -13,19 +14,9 @@ pub(super) fn wall_us() -> i64 {
     i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Milliseconds of the wall clock.
 pub(super) fn wall_ms() -> i64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-/// A span in whole milliseconds, rounded up: a claim must not end earlier in the file than its
-/// holder counts on.
-pub(super) fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(i64::MAX / 4)
-}
-
-/// Milliseconds back to a span; nothing when negative.
-pub(super) fn span(millis: i64) -> Duration {
-    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
 /// Between a half and one and a half, different for processes that ask at the same time.
@@ -46,6 +37,7 @@ pub(super) enum StoreClock {
 }
 
 impl StoreClock {
+    /// The time since boot where the machine tells which boot it is.
     pub(super) fn of_this_machine() -> Self {
         #[cfg(all(target_os = "linux", not(lockkeeper_portable)))]
         if let Ok(id) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
@@ -62,6 +54,7 @@ impl StoreClock {
         }
     }
 
+    /// The time to write into the file.
     pub(super) fn now_ms(&self) -> i64 {
         match self {
             #[cfg(all(target_os = "linux", not(lockkeeper_portable)))]
@@ -79,13 +72,6 @@ impl StoreClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_round_up() {
-        assert_eq!(millis(Duration::from_micros(1)), 1);
-        assert_eq!(millis(Duration::from_millis(7)), 7);
-        assert_eq!(span(-5), Duration::ZERO);
-    }
 
     #[cfg(target_os = "linux")]
     #[test]

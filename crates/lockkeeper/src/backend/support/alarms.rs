@@ -65,7 +65,6 @@ impl Alarms {
     }
 
     /// Says to every holder that the store cannot be reached.
-    #[cfg(feature = "redis")]
     pub(crate) fn endanger(&self) {
         let alarms: Vec<Alarm> = self.known().alarms.values().cloned().collect();
         // Outside the lock: what an alarm calls may come back here.

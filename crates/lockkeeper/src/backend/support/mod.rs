@@ -19,7 +19,7 @@ pub(crate) mod life;
 pub(crate) mod list;
 pub(crate) mod options;
 pub(crate) mod percent;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "sqlite", feature = "zookeeper"))]
 pub(crate) mod reconnect;
 pub(crate) mod sync;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]

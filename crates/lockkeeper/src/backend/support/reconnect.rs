@@ -25,6 +25,13 @@ impl<T> Default for Reconnecting<T> {
 }
 
 impl<T: Clone> Reconnecting<T> {
+    /// With one that was made already.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn with(value: T) -> Self {
+        let current = Mutex::new(Current { number: 1, value: Some(value) });
+        Self { current, making: tokio::sync::Mutex::default() }
+    }
+
     /// The one in use, if there is one and it is `good`.
     pub(crate) fn current(&self, good: impl Fn(&T) -> bool) -> Option<(u64, T)> {
         let current = lock(&self.current);
@@ -58,7 +65,7 @@ impl<T: Clone> Reconnecting<T> {
     }
 
     /// Takes the one in use out of use, if it is `idle`; nobody can get hold of it meanwhile.
-    #[cfg(feature = "etcd")]
+    #[cfg(any(feature = "etcd", feature = "sqlite"))]
     pub(crate) fn take_if(&self, idle: impl FnOnce(&T) -> bool) -> Option<T> {
         lock(&self.current).value.take_if(|value| idle(value))
     }

@@ -1,8 +1,10 @@
-//! Several desks at one file, each standing for a process: who is woken, by what, and what those
+//! Several clients at one file, each standing for a process: who is woken, by what, and what those
 //! who wait learn when the file goes away.
 
 use super::super::{Sqlite, SqliteOptions};
-use crate::backend::{Backend, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience, Release};
+use crate::backend::{
+    Backend, Background, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience, Release,
+};
 use crate::claim::{ClaimIds, Primitive};
 use crate::error::{ErrorKind, Result};
 use std::fs;
@@ -35,7 +37,7 @@ impl Place {
     }
 
     fn process(&self) -> Arc<Sqlite> {
-        Arc::new(Sqlite::open(SqliteOptions::new(&self.file)).unwrap())
+        Arc::new(Sqlite::open(SqliteOptions::new(&self.file), &Background::new()).unwrap())
     }
 
     fn claim(&self) -> Claim {
@@ -60,12 +62,12 @@ impl Place {
     async fn queue(&self, process: &Arc<Sqlite>) -> JoinHandle<Result<Option<Grant>>> {
         let (claim, process) = (self.claim(), process.clone());
         let id = claim.id.to_string();
-        let desk = process.desk.clone();
+        let client = process.client();
         let waiting =
             tokio::spawn(async move { process.acquire(&claim, &Patience::endless()).await });
-        until(|| desk.roll.waiting().iter().any(|(queued, _)| *queued == id)).await;
-        // Until the clerk has dealt with it and sleeps.
-        until(|| desk.bell.is_at_socket()).await;
+        until(|| client.waiters.waiting().iter().any(|(queued, _)| *queued == id)).await;
+        // Until the driver has dealt with it and sleeps.
+        until(|| client.wakeup.is_at_socket()).await;
         waiting
     }
 
@@ -105,7 +107,10 @@ async fn a_hand_over_wakes_the_one_that_is_next_and_nobody_else() {
         waiting.push(place.queue(process).await);
     }
     let woken = || -> Vec<u64> {
-        processes.iter().map(|process| process.desk.bell.woken.load(Ordering::SeqCst)).collect()
+        processes
+            .iter()
+            .map(|process| process.client().wakeup.messages.load(Ordering::SeqCst))
+            .collect()
     };
     let before = woken();
     held.lease.release(&Release::now()).await.unwrap();
@@ -123,10 +128,10 @@ async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
     let place = Place::new();
     let processes = [place.process(), place.process()];
     let passes = || -> u64 {
-        processes.iter().map(|process| process.desk.passes.load(Ordering::SeqCst)).sum()
+        processes.iter().map(|process| process.client().passes.load(Ordering::SeqCst)).sum()
     };
     let beats = || -> u64 {
-        processes.iter().map(|process| process.desk.beats.load(Ordering::SeqCst)).sum()
+        processes.iter().map(|process| process.client().beats.load(Ordering::SeqCst)).sum()
     };
     let mut held = place.take(&processes[0]).await.lease;
     let (mut in_turns, before) = (0, beats());
@@ -141,7 +146,7 @@ async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
     let (quiet, beaten) = (passes(), beats());
     until(|| beats() >= beaten + 4).await;
     let looks = passes() - quiet;
-    assert!(looks < 40, "the clerks looked {looks} times during 4 heartbeats");
+    assert!(looks < 40, "the drivers looked {looks} times during 4 heartbeats");
     waiting.abort();
 }
 
@@ -198,15 +203,15 @@ async fn those_who_wait_learn_that_their_place_is_lost() {
 async fn a_file_in_demand_is_not_called_kept() {
     let place = Place::new();
     let process = place.process();
-    // The clerk has cleaned, and asks nothing more.
-    until(|| process.desk.bell.fast_asleep.load(Ordering::SeqCst)).await;
+    // The driver has cleaned, and asks nothing more.
+    until(|| process.client().wakeup.fast_asleep.load(Ordering::SeqCst)).await;
     let other = rusqlite::Connection::open(&place.file).unwrap();
     let after = |seconds| Moment::now() + Duration::from_secs(seconds);
-    assert!(process.desk.still_busy(after(0)).is_some());
+    assert!(process.client().still_busy(after(0)).is_some());
     other.execute_batch("UPDATE meta SET value = value + 1 WHERE key = 'swept'").unwrap();
-    assert!(process.desk.still_busy(after(6)).is_some(), "somebody got in: it is not kept");
-    assert!(process.desk.still_busy(after(10)).is_some(), "not for long enough since");
-    assert!(process.desk.still_busy(after(12)).is_none(), "nobody got in for five seconds");
+    assert!(process.client().still_busy(after(6)).is_some(), "somebody got in: it is not kept");
+    assert!(process.client().still_busy(after(10)).is_some(), "not for long enough since");
+    assert!(process.client().still_busy(after(12)).is_none(), "nobody got in for five seconds");
 }
 
 #[tokio::test]
@@ -220,14 +225,14 @@ async fn sockets_are_open_to_whom_the_file_is_and_gone_with_their_processes() {
     let process = place.process();
     let waiting = place.queue(&process).await;
     assert_eq!(mode_of(&place.wake_folder()), 0o2770);
-    let socket = place.wake_folder().join(&process.desk.process);
+    let socket = place.wake_folder().join(&process.client().process);
     assert_eq!(mode_of(&socket), 0o620);
     drop(held);
     waiting.abort();
     let _ = waiting.await;
-    let desk = Arc::downgrade(&process.desk);
+    let client = Arc::downgrade(&process.client());
     drop(process);
-    until(|| desk.strong_count() == 0).await;
+    until(|| client.strong_count() == 0).await;
     until(|| !place.wake_folder().exists()).await;
 }
 
@@ -240,17 +245,17 @@ async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
     let waiting = place.queue(&process).await;
     let stale = place.wake_folder().join("0123-dead");
     drop(UnixDatagram::bind(&stale).unwrap());
-    holder.desk.sockets.remove_stale();
+    holder.client().sockets.remove_stale();
     assert!(!stale.exists());
     assert_eq!(place.sockets(), 1);
     // Whoever is to wake it finds out as well.
     drop(UnixDatagram::bind(&stale).unwrap());
-    holder.desk.sockets.wake("0123-dead");
+    holder.client().sockets.wake("0123-dead");
     assert!(!stale.exists());
     // A name from the file leads nowhere else.
     let outside = UnixDatagram::bind(place.folder.path().join("outside")).unwrap();
     outside.set_nonblocking(true).unwrap();
-    holder.desk.sockets.wake("../outside");
+    holder.client().sockets.wake("../outside");
     assert!(outside.recv(&mut [0]).is_err());
     // Removed by hand it comes back with a heartbeat, and is not needed to be granted.
     fs::remove_dir_all(place.wake_folder()).unwrap();
@@ -268,15 +273,15 @@ async fn a_forged_wake_up_is_not_believed() {
     let _held = place.take(&holder).await;
     let process = place.process();
     let waiting = place.queue(&process).await;
-    let woken = || process.desk.bell.woken.load(Ordering::SeqCst);
+    let woken = || process.client().wakeup.messages.load(Ordering::SeqCst);
     let before = woken();
     let forger = UnixDatagram::unbound().unwrap();
-    let socket = place.wake_folder().join(&process.desk.process);
+    let socket = place.wake_folder().join(&process.client().process);
     for message in [&b""[..], b"granted", &[0; 4000]] {
         forger.send_to(message, &socket).unwrap();
     }
     until(|| woken() >= before + 3).await;
-    until(|| process.desk.bell.is_at_socket()).await;
+    until(|| process.client().wakeup.is_at_socket()).await;
     assert!(!waiting.is_finished());
     waiting.abort();
 }
@@ -289,8 +294,8 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     let mut held = place.take(&holder).await;
     let process = place.process();
     let waiting = place.queue(&process).await;
-    let before = process.desk.bell.woken.load(Ordering::SeqCst);
+    let before = process.client().wakeup.messages.load(Ordering::SeqCst);
     held.lease.release(&Release::now()).await.unwrap();
     granted(waiting).await;
-    assert_eq!(process.desk.bell.woken.load(Ordering::SeqCst), before + 1);
+    assert_eq!(process.client().wakeup.messages.load(Ordering::SeqCst), before + 1);
 }

@@ -4,8 +4,9 @@
 mod crowd;
 mod random;
 
-use super::tx::{Asked, Left, Turn, Tx};
-use super::{schema, time::StoreClock, view};
+use super::client::transaction::{Granted, Transaction};
+use super::requests::{Asked, Left};
+use super::{inspect, schema, time::StoreClock};
 use crate::backend::{Claim, LossReason, Mode, Moment, Name, Owner, Standing};
 use crate::claim::{ClaimIds, Primitive};
 use rusqlite::Connection;
@@ -48,20 +49,24 @@ impl Bench {
     }
 
     /// Does `work` as `process`; what it gave, and who was woken.
-    fn as_process<T>(&self, process: &str, work: impl FnOnce(&Tx<'_>) -> T) -> (T, Vec<Turn>) {
+    fn as_process<T>(
+        &self,
+        process: &str,
+        work: impl FnOnce(&Transaction<'_>) -> T,
+    ) -> (T, Vec<Granted>) {
         let (output, granted) = self.in_transaction(process, work);
-        (output, granted.into_iter().map(|(_, turn)| turn).collect())
+        (output, granted.into_iter().map(|(_, granted)| granted).collect())
     }
 
     fn in_transaction<T>(
         &self,
         process: &str,
-        work: impl FnOnce(&Tx<'_>) -> T,
-    ) -> (T, Vec<(String, Turn)>) {
+        work: impl FnOnce(&Transaction<'_>) -> T,
+    ) -> (T, Vec<(String, Granted)>) {
         let (now, wall) = (self.now.get(), self.wall.get());
         let (connection, sent) = (&self.connection, Moment::now());
         let (granted, concerned) = (RefCell::default(), RefCell::default());
-        let tx = Tx { connection, process, now, wall, sent, granted, concerned };
+        let tx = Transaction { connection, process, now, wall, sent, granted, concerned };
         let output = work(&tx);
         let granted = tx.granted.into_inner();
         (output, granted)
@@ -71,10 +76,10 @@ impl Bench {
         self.as_process(process, |tx| tx.ask(claim, true).unwrap()).0
     }
 
-    fn take(&self, process: &str, name: &str) -> (Claim, Turn) {
+    fn take(&self, process: &str, name: &str) -> (Claim, Granted) {
         let claim = self.claim(name, EXCLUSIVE);
         match self.ask(process, &claim) {
-            Asked::Granted(turn) => (claim, turn),
+            Asked::Granted(granted) => (claim, granted),
             other => panic!("{other:?}"),
         }
     }
@@ -85,10 +90,10 @@ impl Bench {
         claim
     }
 
-    fn release(&self, process: &str, claim: &Claim, turn: &Turn) -> Vec<Turn> {
+    fn release(&self, process: &str, claim: &Claim, granted: &Granted) -> Vec<Granted> {
         let name = claim.name.as_str();
         self.as_process(process, |tx| {
-            tx.release(name, turn.ticket, &turn.id, Duration::ZERO).unwrap();
+            tx.release(name, Some(granted.ticket), &granted.id, Duration::ZERO).unwrap();
         })
         .1
     }
@@ -105,12 +110,12 @@ impl Bench {
 #[test]
 fn release_hands_over_to_the_next_of_this_process_at_once() {
     let bench = Bench::new();
-    let (first, turn) = bench.take("p", "n");
+    let (first, granted) = bench.take("p", "n");
     let (second, third) = (bench.queue("p", "n", EXCLUSIVE), bench.queue("p", "n", EXCLUSIVE));
-    let woken = bench.release("p", &first, &turn);
+    let woken = bench.release("p", &first, &granted);
     assert_eq!(woken.len(), 1, "one is woken, not all");
     assert_eq!(woken[0].id, second.id.to_string());
-    assert!(woken[0].token > turn.token);
+    assert!(woken[0].token > granted.token);
     let woken = bench.release("p", &second, &woken[0]);
     assert_eq!(woken[0].id, third.id.to_string());
     assert!(bench.release("p", &third, &woken[0]).is_empty());
@@ -120,12 +125,12 @@ fn release_hands_over_to_the_next_of_this_process_at_once() {
 #[test]
 fn another_process_must_confirm_what_it_was_handed() {
     let bench = Bench::new();
-    let (first, turn) = bench.take("p", "n");
+    let (first, granted) = bench.take("p", "n");
     let second = bench.queue("q", "n", EXCLUSIVE);
     bench.queue("p", "n", EXCLUSIVE);
-    assert!(bench.release("p", &first, &turn).is_empty(), "not ours to wake");
-    assert!(Tx::has_mail(&bench.connection, "q").unwrap());
-    assert!(!Tx::has_mail(&bench.connection, "p").unwrap());
+    assert!(bench.release("p", &first, &granted).is_empty(), "not ours to wake");
+    assert!(Transaction::has_notices(&bench.connection, "q").unwrap());
+    assert!(!Transaction::has_notices(&bench.connection, "p").unwrap());
     let ((), confirmed) = bench.as_process("q", |tx| tx.confirm().unwrap());
     assert_eq!(confirmed[0].id, second.id.to_string());
     bench.pass(Duration::from_secs(10));
@@ -136,13 +141,13 @@ fn another_process_must_confirm_what_it_was_handed() {
 #[test]
 fn a_dead_process_costs_two_seconds_however_many_of_it_wait() {
     let bench = Bench::new();
-    let (first, turn) = bench.take("p", "n");
+    let (first, granted) = bench.take("p", "n");
     bench.queue("dead", "n", EXCLUSIVE);
     bench.queue("dead", "n", EXCLUSIVE);
     let third = bench.queue("p", "n", EXCLUSIVE);
     bench.pass(Duration::from_millis(1000));
     bench.as_process("p", |tx| tx.beat().unwrap());
-    bench.release("p", &first, &turn);
+    bench.release("p", &first, &granted);
     bench.pass(Duration::from_millis(999));
     bench.as_process("p", |tx| tx.beat().unwrap());
     let (_, woken) = bench.as_process("p", |tx| tx.advance("n").unwrap());
@@ -157,7 +162,7 @@ fn a_dead_process_costs_two_seconds_however_many_of_it_wait() {
 #[test]
 fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
     let bench = Bench::new();
-    let (first, turn) = bench.take("p", "n");
+    let (first, granted) = bench.take("p", "n");
     bench.queue("dead", "n", EXCLUSIVE);
     let alive = bench.queue("p", "n", EXCLUSIVE);
     for _ in 0..4 {
@@ -166,15 +171,17 @@ fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
         let ids: Vec<_> = ids.into_iter().map(|queued| (queued.id, queued.name)).collect();
         assert_eq!(ids, [(alive.id.to_string(), "n".to_owned())]);
     }
-    let woken = bench.release("p", &first, &turn);
+    let woken = bench.release("p", &first, &granted);
     assert_eq!(woken[0].id, alive.id.to_string());
 }
 
 #[test]
 fn a_late_renewal_does_not_revive() {
     let bench = Bench::new();
-    let (_, turn) = bench.take("p", "n");
-    let renew = || bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
+    let (_, granted) = bench.take("p", "n");
+    let renew = || {
+        bench.as_process("p", |tx| tx.renew("n", Some(granted.ticket), &granted.id, TTL).unwrap()).0
+    };
     bench.pass(TTL - Duration::from_millis(1));
     assert_eq!(renew(), Standing::Held);
     bench.pass(TTL);
@@ -184,25 +191,26 @@ fn a_late_renewal_does_not_revive() {
 #[test]
 fn release_leaves_the_next_holder_alone() {
     let bench = Bench::new();
-    let (stale, turn) = bench.take("p", "n");
+    let (stale, granted) = bench.take("p", "n");
     bench.pass(TTL);
     let (_, next) = bench.take("q", "n");
-    assert!(next.token > turn.token);
-    assert!(bench.release("p", &stale, &turn).is_empty());
-    assert!(bench.release("p", &stale, &turn).is_empty(), "twice is harmless");
-    let standing = bench.as_process("q", |tx| tx.renew("n", next.ticket, &next.id, TTL).unwrap()).0;
+    assert!(next.token > granted.token);
+    assert!(bench.release("p", &stale, &granted).is_empty());
+    assert!(bench.release("p", &stale, &granted).is_empty(), "twice is harmless");
+    let standing =
+        bench.as_process("q", |tx| tx.renew("n", Some(next.ticket), &next.id, TTL).unwrap()).0;
     assert_eq!(standing, Standing::Held);
 }
 
 #[test]
 fn readers_go_in_together_and_wait_behind_a_writer() {
     let bench = Bench::new();
-    let (writer, turn) = bench.take("p", "n");
+    let (writer, granted) = bench.take("p", "n");
     let readers = [bench.queue("p", "n", Mode::Shared), bench.queue("p", "n", Mode::Shared)];
     bench.queue("p", "n", EXCLUSIVE);
     let late = bench.queue("p", "n", Mode::Shared);
-    let woken = bench.release("p", &writer, &turn);
-    let ids: Vec<_> = woken.iter().map(|turn| turn.id.clone()).collect();
+    let woken = bench.release("p", &writer, &granted);
+    let ids: Vec<_> = woken.iter().map(|granted| granted.id.clone()).collect();
     assert_eq!(ids, readers.map(|reader| reader.id.to_string()));
     assert!(!ids.contains(&late.id.to_string()));
 }
@@ -211,14 +219,14 @@ fn readers_go_in_together_and_wait_behind_a_writer() {
 fn tokens_grow_though_a_later_reader_leaves_first_and_the_clock_goes_back() {
     let bench = Bench::new();
     let mut last = 0;
-    let mut grows = |turn: &Turn| {
-        assert!(turn.token.get() > last, "{} after {last}", turn.token);
-        last = turn.token.get();
+    let mut grows = |granted: &Granted| {
+        assert!(granted.token.get() > last, "{} after {last}", granted.token);
+        last = granted.token.get();
     };
     let reader = || {
         let claim = bench.claim("n", Mode::Shared);
         match bench.ask("p", &claim) {
-            Asked::Granted(turn) => (claim, turn),
+            Asked::Granted(granted) => (claim, granted),
             other => panic!("{other:?}"),
         }
     };
@@ -232,15 +240,15 @@ fn tokens_grow_though_a_later_reader_leaves_first_and_the_clock_goes_back() {
     grows(&third_turn);
     bench.release("p", &first, &first_turn);
     bench.release("p", &third, &third_turn);
-    let (_, turn) = bench.take("p", "n");
-    grows(&turn);
+    let (_, granted) = bench.take("p", "n");
+    grows(&granted);
 }
 
 #[test]
 fn leaving_lets_those_behind_in_and_keeps_what_was_granted_meanwhile() {
     let bench = Bench::new();
     let claim = bench.claim("n", Mode::Shared);
-    let Asked::Granted(turn) = bench.ask("p", &claim) else { panic!() };
+    let Asked::Granted(granted) = bench.ask("p", &claim) else { panic!() };
     let writer = bench.queue("p", "n", EXCLUSIVE);
     let reader = bench.queue("p", "n", Mode::Shared);
     let id = writer.id.to_string();
@@ -249,31 +257,37 @@ fn leaving_lets_those_behind_in_and_keeps_what_was_granted_meanwhile() {
     assert_eq!(woken[0].id, reader.id.to_string());
     let (left, _) = bench.as_process("p", |tx| tx.leave("n", &reader.id.to_string()).unwrap());
     assert!(matches!(left, Left::Granted(_)), "{left:?}");
-    bench.release("p", &claim, &turn);
+    bench.release("p", &claim, &granted);
 }
 
 #[test]
 fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
     let bench = Bench::new();
-    let (_, turn) = bench.take("p", "n");
+    let (_, granted) = bench.take("p", "n");
     let next = bench.queue("q", "n", EXCLUSIVE);
-    let token = i64::try_from(turn.token.get()).unwrap();
+    let token = i64::try_from(granted.token.get()).unwrap();
     let (broken, woken) = bench.as_process("q", |tx| {
         assert!(!tx.break_hold("n", token + 1, "wrong token").unwrap());
         tx.break_hold("n", token, "stuck").unwrap()
     });
     assert!(broken);
     assert_eq!(woken[0].id, next.id.to_string());
-    let told = bench.as_process("p", |tx| tx.renew("n", turn.ticket, &turn.id, TTL).unwrap()).0;
+    let told = bench
+        .as_process("p", |tx| tx.renew("n", Some(granted.ticket), &granted.id, TTL).unwrap())
+        .0;
     assert_eq!(told, Standing::Lost(LossReason::Broken { reason: "stuck".into() }));
-    let (mail, _) = bench.as_process("p", |tx| tx.broken().unwrap());
+    let (notices, _) = bench.as_process("p", |tx| tx.broken().unwrap());
     let at_release = |id: &str| {
-        bench.as_process("p", |tx| tx.release("n", turn.ticket, id, Duration::ZERO).unwrap()).0
+        bench
+            .as_process("p", |tx| {
+                tx.release("n", Some(granted.ticket), id, Duration::ZERO).unwrap()
+            })
+            .0
     };
     let stuck = LossReason::Broken { reason: "stuck".into() };
-    assert_eq!(at_release(&turn.id), Some(stuck), "who gives it back is told as well");
-    assert_eq!(at_release(&turn.id), Some(LossReason::Gone));
-    assert_eq!(mail, [("n".to_owned(), turn.id, "stuck".to_owned())]);
+    assert_eq!(at_release(&granted.id), Some(stuck), "who gives it back is told as well");
+    assert_eq!(at_release(&granted.id), Some(LossReason::Gone));
+    assert_eq!(notices, [("n".to_owned(), granted.id, "stuck".to_owned())]);
 }
 
 #[test]
@@ -281,9 +295,9 @@ fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
     let bench = Bench::new();
     let mut last = 0;
     for number in 0..1200 {
-        let (claim, turn) = bench.take("p", &format!("n/{number:04}"));
-        bench.release("p", &claim, &turn);
-        last = last.max(turn.token.get());
+        let (claim, granted) = bench.take("p", &format!("n/{number:04}"));
+        bench.release("p", &claim, &granted);
+        last = last.max(granted.token.get());
     }
     let (held, _) = bench.take("p", "n/held");
     bench.take("p", "n/expired");
@@ -293,11 +307,11 @@ fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
         tx.connection.execute(renewed, (tx.now + 9000, held.id.to_string())).unwrap();
     });
     assert_eq!(bench.rows(), 1202);
-    while bench.as_process("p", |tx| super::sweep::sweep(tx).unwrap()).0 {}
+    while bench.as_process("p", |tx| super::cleanup::clean_some(tx).unwrap()).0 {}
     assert_eq!(bench.rows(), 2, "what is held, and what expired just now");
     bench.wall.set(5);
-    let (_, turn) = bench.take("p", "n/0007");
-    assert!(turn.token.get() > last, "{} after {last}", turn.token);
+    let (_, granted) = bench.take("p", "n/0007");
+    assert!(granted.token.get() > last, "{} after {last}", granted.token);
 }
 
 #[test]
@@ -307,12 +321,12 @@ fn the_view_shows_holders_and_waiters_in_order() {
     bench.queue("p", "a/1", EXCLUSIVE);
     bench.queue("p", "a/1", Mode::Permit { of: 3 });
     bench.take("p", "b");
-    let (views, _) = bench.as_process("p", |tx| view::list(tx, "a/").unwrap());
+    let (views, _) = bench.as_process("p", |tx| inspect::list(tx, "a/").unwrap());
     assert_eq!(views.len(), 1);
     assert_eq!((views[0].holders.len(), views[0].waiters.len()), (1, 2));
     assert_eq!(views[0].waiters[1].mode, Mode::Permit { of: 3 });
-    assert_eq!(bench.as_process("p", |tx| view::list(tx, "").unwrap()).0.len(), 2);
-    assert!(bench.as_process("p", |tx| view::list(tx, "c").unwrap()).0.is_empty());
+    assert_eq!(bench.as_process("p", |tx| inspect::list(tx, "").unwrap()).0.len(), 2);
+    assert!(bench.as_process("p", |tx| inspect::list(tx, "c").unwrap()).0.is_empty());
 }
 
 /// Every query that runs while others wait must use an index, or waiting costs more the more

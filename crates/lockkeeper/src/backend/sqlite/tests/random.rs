@@ -2,7 +2,8 @@
 //! must be right, for as long as he may believe it.
 
 use super::{Bench, TTL};
-use crate::backend::sqlite::tx::{Asked, Left, Turn};
+use crate::backend::sqlite::client::transaction::Granted;
+use crate::backend::sqlite::requests::{Asked, Left};
 use crate::backend::{Claim, Mode, Standing};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ enum Step {
     Release(usize),
     Renew(usize),
     Leave(usize),
-    /// The clerk's round of a process: confirm, show life, move the line on.
+    /// The driver's round of a process: confirm, show life, move the queue on.
     Round(usize),
     Pass(u64),
     WallClock(i64),
@@ -49,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Believer {
     process: &'static str,
     claim: Claim,
-    turn: Turn,
+    granted: Granted,
     /// He may believe that he holds it until here, by the file's time.
     until: i64,
 }
@@ -74,15 +75,15 @@ impl World {
         self.tokens.last().copied().unwrap_or(0)
     }
 
-    fn believe(&mut self, bench: &Bench, waiter: Waiter, turn: Turn) {
+    fn believe(&mut self, bench: &Bench, waiter: Waiter, granted: Granted) {
         let Waiter { process, claim, floor } = waiter;
         // Readers who waited together may learn of it in any order; a writer comes after all.
         let alone = claim.mode == Mode::Exclusive;
         let floor = if alone { self.largest_token() } else { floor };
-        assert!(turn.token.get() > floor, "{} after {floor}", turn.token);
-        assert!(self.tokens.insert(turn.token.get()), "{} twice", turn.token);
+        assert!(granted.token.get() > floor, "{} after {floor}", granted.token);
+        assert!(self.tokens.insert(granted.token.get()), "{} twice", granted.token);
         let until = bench.now.get() + i64::try_from(TTL.as_millis()).unwrap();
-        self.believers.push(Believer { process, claim, turn, until });
+        self.believers.push(Believer { process, claim, granted, until });
         self.check(bench);
     }
 
@@ -92,7 +93,7 @@ impl World {
         let valid: Vec<_> = self.believers.iter().filter(|b| now < b.until).collect();
         for (index, one) in valid.iter().enumerate() {
             let others = valid.iter().enumerate().filter(|(other, _)| *other != index);
-            let others: Vec<_> = others.map(|(_, b)| (b.claim.mode, b.turn.token)).collect();
+            let others: Vec<_> = others.map(|(_, b)| (b.claim.mode, b.granted.token)).collect();
             assert!(
                 crate::backend::queue::fits(one.claim.mode, others.clone()),
                 "{:?} beside {others:?}",
@@ -101,11 +102,11 @@ impl World {
         }
     }
 
-    fn woken(&mut self, bench: &Bench, turns: Vec<Turn>) {
-        for turn in turns {
-            let index = self.waiting.iter().position(|w| w.claim.id.to_string() == turn.id);
+    fn woken(&mut self, bench: &Bench, turns: Vec<Granted>) {
+        for granted in turns {
+            let index = self.waiting.iter().position(|w| w.claim.id.to_string() == granted.id);
             let waiter = self.waiting.remove(index.expect("only those who wait are woken"));
-            self.believe(bench, waiter, turn);
+            self.believe(bench, waiter, granted);
         }
     }
 
@@ -117,7 +118,7 @@ impl World {
                 self.woken(bench, woken);
                 let waiter = Waiter { process, claim, floor: self.largest_token() };
                 match asked {
-                    Asked::Granted(turn) => self.believe(bench, waiter, turn),
+                    Asked::Granted(granted) => self.believe(bench, waiter, granted),
                     Asked::Queued { .. } => self.waiting.push(waiter),
                     Asked::Busy => assert!(!queue),
                     Asked::Uncovered(_) => panic!("every claim is its own owner"),
@@ -125,13 +126,13 @@ impl World {
             }
             Step::Release(which) if which < self.believers.len() => {
                 let gone = self.believers.remove(which);
-                let woken = bench.release(gone.process, &gone.claim, &gone.turn);
+                let woken = bench.release(gone.process, &gone.claim, &gone.granted);
                 self.woken(bench, woken);
             }
             Step::Renew(which) if which < self.believers.len() => {
                 let (now, one) = (bench.now.get(), &mut self.believers[which]);
                 let standing = bench.as_process(one.process, |tx| {
-                    tx.renew("n", one.turn.ticket, &one.turn.id, TTL).unwrap()
+                    tx.renew("n", Some(one.granted.ticket), &one.granted.id, TTL).unwrap()
                 });
                 match standing.0 {
                     Standing::Held | Standing::HeldFor(_) => {
@@ -149,8 +150,8 @@ impl World {
                 let (left, woken) =
                     bench.as_process(waiter.process, |tx| tx.leave("n", &id).unwrap());
                 self.woken(bench, woken);
-                if let Left::Granted(turn) = left {
-                    self.believe(bench, waiter, turn);
+                if let Left::Granted(granted) = left {
+                    self.believe(bench, waiter, granted);
                 }
             }
             Step::Round(process) => {
@@ -158,13 +159,13 @@ impl World {
                 let (alive, woken) = bench.as_process(process, |tx| {
                     tx.confirm().unwrap();
                     let alive = tx.beat().unwrap();
-                    // As the clerk does: only from where this process's first waiter stands.
+                    // As the driver does: only from where this process's first waiter stands.
                     if let Some(first) = alive.iter().map(|queued| queued.ticket).min() {
                         tx.look_ahead("n", first).unwrap();
                     }
                     alive.into_iter().map(|queued| queued.id).collect::<Vec<_>>()
                 });
-                let told: Vec<_> = woken.iter().map(|turn| turn.id.clone()).collect();
+                let told: Vec<_> = woken.iter().map(|granted| granted.id.clone()).collect();
                 self.woken(bench, woken);
                 // Those whose rows are gone are told to queue anew; here they give up.
                 self.waiting.retain(|waiter| {

@@ -1,49 +1,21 @@
-//! What can be asked of the table, each in the transaction it is given.
+//! What can be asked of the table: every atomic request, each in the transaction it is given.
+//!
+//! A row is found by name and ticket, its primary key, and is ours if it has the claim's id too:
+//! so every request here does nothing to another's claim, and can be repeated. Which rows of a name
+//! hold is decided in [`queue`](super::queue); the two requests of a lock that nobody else wants,
+//! [`take_free`](Transaction::ask) and [`release`](Transaction::release), do without.
 
-use super::entry::{BROKEN, HELD, WAITING, code_of, token_of};
-use super::line::Line;
-use super::time::millis;
-use crate::backend::queue;
-use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Standing};
+use super::client::transaction::{Granted, Transaction};
+use super::queue::Queue;
+use super::record::{BROKEN, HELD, Record, WAITER_LEASE, WAITING, code_of, millis, token_of};
+use crate::backend::{Claim, LossReason, Mode, Standing, queue};
 use rusqlite::{Connection, OptionalExtension, Result, params};
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// How long a waiter stays in the queue without a sign of life from its process, handed to or
-/// not: the most that a dead waiter costs the one behind it.
-pub(super) const WAITER_LEASE: Duration = Duration::from_secs(2);
-
-/// One transaction, and what it needs to know.
-#[derive(Debug)]
-pub(super) struct Tx<'a> {
-    pub(super) connection: &'a Connection,
-    /// Which rows are ours.
-    pub(super) process: &'a str,
-    /// The file's time.
-    pub(super) now: i64,
-    pub(super) wall: i64,
-    /// A moment before `now`: the validity of what is granted here counts from it.
-    pub(super) sent: Moment,
-    /// Waiters of this process that were granted their claim, to be woken after the commit.
-    pub(super) granted: RefCell<Vec<(String, Turn)>>,
-    /// Other processes that were handed something or had it broken, to be woken likewise.
-    pub(super) concerned: RefCell<BTreeSet<String>>,
-}
-
-/// A claim that holds its name.
-#[derive(Debug, Clone)]
-pub(super) struct Turn {
-    pub(super) id: String,
-    pub(super) ticket: i64,
-    pub(super) token: FencingToken,
-    pub(super) sent: Moment,
-}
 
 /// What became of asking for a name.
 #[derive(Debug)]
 pub(super) enum Asked {
-    Granted(Turn),
+    Granted(Granted),
     Busy,
     Queued {
         place: usize,
@@ -68,41 +40,41 @@ pub(super) enum Left {
     /// It was number so many.
     From(usize),
     /// It had been granted meanwhile.
-    Granted(Turn),
+    Granted(Granted),
     /// It was not there.
     Gone,
 }
 
-impl Tx<'_> {
+impl Transaction<'_> {
     /// Asks for the claim's name.
     pub(super) fn ask(&self, claim: &Claim, may_queue: bool) -> Result<Asked> {
-        if let Some(turn) = self.take_free(claim)? {
-            return Ok(Asked::Granted(turn));
+        if let Some(granted) = self.take_free(claim)? {
+            return Ok(Asked::Granted(granted));
         }
-        let mut line = Line::load(self, claim.name.as_str())?;
-        line.advance()?;
-        let mine = line.entries.iter().find(|entry| entry.is_owned_by(claim));
-        let asked = if let Some((mode, token)) = mine.map(|entry| (entry.mode, entry.token)) {
+        let mut queue = Queue::load(self, claim.name.as_str())?;
+        queue.advance()?;
+        let mine = queue.records.iter().find(|record| record.is_owned_by(claim));
+        let asked = if let Some((mode, token)) = mine.map(|record| (record.mode, record.token)) {
             match mode.covers(claim.mode) {
-                true => Asked::Granted(line.insert(claim, HELD, Some(token))?),
+                true => Asked::Granted(queue.insert(claim, HELD, Some(token))?),
                 false => Asked::Uncovered(mode),
             }
-        } else if line.waiting() == 0 && queue::fits(claim.mode, line.holders()) {
-            Asked::Granted(line.insert(claim, HELD, None)?)
+        } else if queue.waiting() == 0 && queue::fits(claim.mode, queue.holders()) {
+            Asked::Granted(queue.insert(claim, HELD, None)?)
         } else if may_queue {
-            let place = line.waiting() + 1;
-            let first = line.entries.iter().map(|entry| entry.expires).min();
-            line.insert(claim, WAITING, None)?;
+            let place = queue.waiting() + 1;
+            let first = queue.records.iter().map(|record| record.expires).min();
+            queue.insert(claim, WAITING, None)?;
             Asked::Queued { place, until_expiry: first.map_or(0, |first| first - self.now) }
         } else {
             Asked::Busy
         };
-        line.finish()?;
+        queue.finish()?;
         Ok(asked)
     }
 
-    /// The common case, without reading the line: the name was used before and nobody is at it.
-    fn take_free(&self, claim: &Claim) -> Result<Option<Turn>> {
+    /// The common case, without reading the queue: the name was used before and nobody is at it.
+    fn take_free(&self, claim: &Claim) -> Result<Option<Granted>> {
         let name = claim.name.as_str();
         let last: Option<i64> = self
             .connection
@@ -135,28 +107,24 @@ impl Tx<'_> {
                 claim.identity,
                 claim.note,
             ])?;
-        Ok(Some(Turn { id, ticket, token, sent: self.sent }))
+        Ok(Some(Granted { id, ticket, token, sent: self.sent }))
     }
 
-    pub(super) fn next_ticket(&self, last: i64) -> (i64, FencingToken) {
-        let unsigned = |number| u64::try_from(number).unwrap_or(0);
-        let token = FencingToken::after(unsigned(last), unsigned(self.wall));
-        (i64::try_from(token.get()).unwrap_or(i64::MAX), token)
-    }
-
-    /// Extends the claim if it is still held.
+    /// Extends the claim if it is still held. A claim that stays after its release is nobody's, so
+    /// a ticket that somebody kept does not extend it.
     pub(super) fn renew(
         &self,
         name: &str,
-        ticket: i64,
+        row: Option<i64>,
         id: &str,
         ttl: Duration,
     ) -> Result<Standing> {
+        let ticket = self.row_of(name, row, id)?;
         let extended = self
             .connection
             .prepare_cached(
                 "UPDATE claim SET expires = ?4 WHERE name = ?1 AND ticket = ?2 AND id = ?3
-                   AND state = 1 AND expires > ?5",
+                   AND state = 1 AND expires > ?5 AND process <> ''",
             )?
             .execute(params![name, ticket, id, self.now + millis(ttl), self.now])?;
         if extended == 1 {
@@ -166,21 +134,22 @@ impl Tx<'_> {
         Ok(Standing::Lost(lost.unwrap_or(LossReason::Gone)))
     }
 
-    /// Gives back the claim with this id, at once or after `linger`; why it was not held any
-    /// more, if so. Leaves others' alone.
+    /// Gives back the claim with this id, at once or after `stay`; why it was not held any more, if
+    /// so. Leaves others' alone, and what was given back to stay.
     pub(super) fn release(
         &self,
         name: &str,
-        ticket: i64,
+        row: Option<i64>,
         id: &str,
-        linger: Duration,
+        stay: Duration,
     ) -> Result<Option<LossReason>> {
-        if linger.is_zero() {
+        let ticket = self.row_of(name, row, id)?;
+        if stay.is_zero() {
             let freed = self
                 .connection
                 .prepare_cached(
                     "UPDATE claim SET state = 0, id = '', expires = ?4 WHERE name = ?1
-                       AND ticket = ?2 AND id = ?3 AND state = 1 AND high = 0
+                       AND ticket = ?2 AND id = ?3 AND state = 1 AND high = 0 AND process <> ''
                        AND NOT EXISTS (SELECT 1 FROM claim WHERE name = ?1 AND ticket <> ?2)",
                 )?
                 .execute(params![name, ticket, id, self.now])?;
@@ -188,7 +157,7 @@ impl Tx<'_> {
                 return Ok(None);
             }
             let lost = self.lost(name, ticket, id)?;
-            self.remove(name, id)?;
+            self.remove_where(name, |record| record.id == id && !record.stays())?;
             return Ok(lost);
         }
         // Nobody looks after it from now on, so it is no process's any more.
@@ -196,73 +165,93 @@ impl Tx<'_> {
             .connection
             .prepare_cached(
                 "UPDATE claim SET expires = ?4, process = '' WHERE name = ?1 AND ticket = ?2
-                   AND id = ?3 AND state = 1 AND expires > ?5",
+                   AND id = ?3 AND state = 1 AND expires > ?5 AND process <> ''",
             )?
-            .execute(params![name, ticket, id, self.now + millis(linger), self.now])?;
+            .execute(params![name, ticket, id, self.now + millis(stay), self.now])?;
         if kept > 0 { Ok(None) } else { self.lost(name, ticket, id) }
+    }
+
+    /// The number of the row that the claim with this id has on the name, if it is not known; -1,
+    /// which no row has, where there is none.
+    fn row_of(&self, name: &str, row: Option<i64>, id: &str) -> Result<i64> {
+        if let Some(row) = row {
+            return Ok(row);
+        }
+        let found = self
+            .connection
+            .prepare_cached("SELECT ticket FROM claim WHERE name = ?1 AND id = ?2")?
+            .query_row([name, id], |row| row.get(0))
+            .optional()?;
+        Ok(found.unwrap_or(-1))
     }
 
     /// Why the claim is not held any more; `None` when it is.
     fn lost(&self, name: &str, ticket: i64, id: &str) -> Result<Option<LossReason>> {
-        let found: Option<(i64, i64, String)> = self
+        let found: Option<(i64, i64, String, String)> = self
             .connection
             .prepare_cached(
-                "SELECT state, expires, note FROM claim WHERE name = ?1 AND ticket = ?2
+                "SELECT state, expires, note, process FROM claim WHERE name = ?1 AND ticket = ?2
                    AND id = ?3",
             )?
-            .query_row(params![name, ticket, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row(params![name, ticket, id], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
             .optional()?;
         Ok(match found {
-            Some((HELD, expires, _)) if expires > self.now => None,
-            Some((BROKEN, _, reason)) => Some(LossReason::Broken { reason }),
+            Some((HELD, expires, _, process)) if expires > self.now && !process.is_empty() => None,
+            Some((BROKEN, _, reason, _)) => Some(LossReason::Broken { reason }),
             _ => Some(LossReason::Gone),
         })
     }
 
     /// Removes whatever the claim with this id has on the name, and lets the next ones in.
     pub(super) fn remove(&self, name: &str, id: &str) -> Result<()> {
-        let mut line = Line::load(self, name)?;
-        line.remove(|entry| entry.id == id)?;
-        line.advance()?;
-        line.finish()
+        self.remove_where(name, |record| record.id == id)
+    }
+
+    fn remove_where(&self, name: &str, gone: impl Fn(&Record) -> bool) -> Result<()> {
+        let mut queue = Queue::load(self, name)?;
+        queue.remove(gone)?;
+        queue.advance()?;
+        queue.finish()
     }
 
     /// Takes the claim out of the queue, unless it was granted meanwhile.
     pub(super) fn leave(&self, name: &str, id: &str) -> Result<Left> {
-        let mut line = Line::load(self, name)?;
-        let Some(index) = line.entries.iter().position(|entry| entry.id == id) else {
-            line.advance()?;
-            line.finish()?;
+        let mut queue = Queue::load(self, name)?;
+        let Some(index) = queue.records.iter().position(|record| record.id == id) else {
+            queue.advance()?;
+            queue.finish()?;
             return Ok(Left::Gone);
         };
-        let entry = &line.entries[index];
-        let left = if entry.state == WAITING {
-            let ahead = line.entries[..index].iter().filter(|e| e.state == WAITING).count();
-            line.remove(|entry| entry.id == id)?;
-            line.advance()?;
+        let record = &queue.records[index];
+        let left = if record.state == WAITING {
+            let ahead = queue.records[..index].iter().filter(|e| e.state == WAITING).count();
+            queue.remove(|record| record.id == id)?;
+            queue.advance()?;
             Left::From(ahead + 1)
-        } else if !entry.holds() {
-            line.remove(|entry| entry.id == id)?;
+        } else if !record.holds() {
+            queue.remove(|record| record.id == id)?;
             Left::Gone
         } else {
-            let (turn, ttl) = (entry.turn(self.sent), entry.ttl);
+            let (granted, ttl) = (record.granted(self.sent), record.ttl);
             self.connection
                 .prepare_cached(
                     "UPDATE claim SET state = 1, expires = ?3 WHERE name = ?1 AND ticket = ?2",
                 )?
-                .execute(params![name, turn.ticket, self.now + ttl])?;
-            Left::Granted(turn)
+                .execute(params![name, granted.ticket, self.now + ttl])?;
+            Left::Granted(granted)
         };
-        line.finish()?;
+        queue.finish()?;
         Ok(left)
     }
 
     /// Drops what has expired on `name`, lets the next ones in, and says when to look again.
     pub(super) fn advance(&self, name: &str) -> Result<Option<i64>> {
-        let mut line = Line::load(self, name)?;
-        line.advance()?;
-        let next = line.entries.iter().map(|entry| entry.expires).min();
-        line.finish()?;
+        let mut queue = Queue::load(self, name)?;
+        queue.advance()?;
+        let next = queue.records.iter().map(|record| record.expires).min();
+        queue.finish()?;
         Ok(next)
     }
 
@@ -302,14 +291,11 @@ impl Tx<'_> {
 
     /// Takes a waiter out of the queue that nobody answers for, unless it was granted meanwhile.
     pub(super) fn remove_waiter(&self, name: &str, id: &str) -> Result<()> {
-        let mut line = Line::load(self, name)?;
-        line.remove(|entry| entry.id == id && entry.state == WAITING)?;
-        line.advance()?;
-        line.finish()
+        self.remove_where(name, |record| record.id == id && record.state == WAITING)
     }
 
     /// Whether something was handed to this process or broken.
-    pub(super) fn has_mail(connection: &Connection, process: &str) -> Result<bool> {
+    pub(super) fn has_notices(connection: &Connection, process: &str) -> Result<bool> {
         connection
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM claim
@@ -327,11 +313,11 @@ impl Tx<'_> {
         )?;
         let confirmed = statement.query_map(params![self.process, self.now], |row| {
             let token = token_of(row.get(2)?)?;
-            let turn = Turn { id: row.get(0)?, ticket: row.get(1)?, token, sent: self.sent };
-            Ok((row.get(3)?, turn))
+            let granted = Granted { id: row.get(0)?, ticket: row.get(1)?, token, sent: self.sent };
+            Ok((row.get(3)?, granted))
         })?;
-        for turn in confirmed {
-            self.granted.borrow_mut().push(turn?);
+        for granted in confirmed {
+            self.granted.borrow_mut().push(granted?);
         }
         Ok(())
     }

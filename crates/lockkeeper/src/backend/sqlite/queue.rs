@@ -1,17 +1,15 @@
 //! The claims on one name: the queue itself. Everything here happens inside one transaction.
 
-use super::entry::{Entry, FREE, HANDED, HELD, WAITING, code_of};
-use super::time::millis;
-use super::tx::{Turn, Tx, WAITER_LEASE};
-use crate::backend::queue;
-use crate::backend::{Claim, FencingToken, Mode};
+use super::client::transaction::{Granted, Transaction};
+use super::record::{FREE, HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, millis};
+use crate::backend::{Claim, FencingToken, Mode, queue};
 use rusqlite::{Result, params};
 
-/// The live entries of one name, in order of asking.
-pub(super) struct Line<'a> {
-    tx: &'a Tx<'a>,
+/// The live records of one name, in order of asking.
+pub(super) struct Queue<'a> {
+    tx: &'a Transaction<'a>,
     name: &'a str,
-    pub(super) entries: Vec<Entry>,
+    pub(super) records: Vec<Record>,
     /// The ticket of the free row, if that is all there is.
     free: Option<i64>,
     /// The largest ticket the name ever had, as far as the file remembers.
@@ -20,16 +18,16 @@ pub(super) struct Line<'a> {
     removed: bool,
 }
 
-impl<'a> Line<'a> {
-    /// Reads the line and drops what has expired.
-    pub(super) fn load(tx: &'a Tx<'a>, name: &'a str) -> Result<Self> {
+impl<'a> Queue<'a> {
+    /// Reads the queue and drops what has expired.
+    pub(super) fn load(tx: &'a Transaction<'a>, name: &'a str) -> Result<Self> {
         let mut statement = tx.connection.prepare_cached(
             "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires,
                identity, note
              FROM claim WHERE name = ?1 ORDER BY ticket",
         )?;
-        let entries = statement.query_map([name], Entry::read)?.collect::<Result<Vec<_>>>()?;
-        let high = entries.iter().map(|entry| entry.ticket.max(entry.high)).max();
+        let records = statement.query_map([name], Record::read)?.collect::<Result<Vec<_>>>()?;
+        let high = records.iter().map(|record| record.ticket.max(record.high)).max();
         let high = match high {
             Some(high) => high,
             None => tx
@@ -37,16 +35,17 @@ impl<'a> Line<'a> {
                 .prepare_cached("SELECT value FROM meta WHERE key = 'token'")?
                 .query_row([], |row| row.get(0))?,
         };
-        let mut line = Self { tx, name, entries, free: None, high, removed: false };
-        line.free = line.entries.pop_if(|entry| entry.state == FREE).map(|entry| entry.ticket);
-        line.remove(|entry| entry.expires <= tx.now)?;
-        Ok(line)
+        let mut queue = Self { tx, name, records, free: None, high, removed: false };
+        queue.free =
+            queue.records.pop_if(|record| record.state == FREE).map(|record| record.ticket);
+        queue.remove(|record| record.expires <= tx.now)?;
+        Ok(queue)
     }
 
-    pub(super) fn remove(&mut self, matches: impl Fn(&Entry) -> bool) -> Result<()> {
-        let gone: Vec<Entry> = self.entries.extract_if(.., |entry| matches(entry)).collect();
-        for entry in &gone {
-            self.delete(entry.ticket)?;
+    pub(super) fn remove(&mut self, matches: impl Fn(&Record) -> bool) -> Result<()> {
+        let gone: Vec<Record> = self.records.extract_if(.., |record| matches(record)).collect();
+        for record in &gone {
+            self.delete(record.ticket)?;
             self.removed = true;
         }
         Ok(())
@@ -61,11 +60,11 @@ impl<'a> Line<'a> {
     }
 
     pub(super) fn holders(&self) -> impl Iterator<Item = (Mode, FencingToken)> {
-        self.entries.iter().filter(|entry| entry.holds()).map(|e| (e.mode, e.token))
+        self.records.iter().filter(|record| record.holds()).map(|e| (e.mode, e.token))
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.state == WAITING).count()
+        self.records.iter().filter(|record| record.state == WAITING).count()
     }
 
     /// Grants to those at the head of the queue that fit. Our own hold at once. Those of other
@@ -73,26 +72,26 @@ impl<'a> Line<'a> {
     /// dead of one process cost the next one that time together, not each.
     pub(super) fn advance(&mut self) -> Result<()> {
         let tx = self.tx;
-        while let Some(next) = self.entries.iter().position(|entry| entry.state == WAITING) {
-            if !queue::fits(self.entries[next].mode, self.holders()) {
+        while let Some(next) = self.records.iter().position(|record| record.state == WAITING) {
+            if !queue::fits(self.records[next].mode, self.holders()) {
                 break;
             }
-            let entry = &mut self.entries[next];
-            let ours = entry.process == tx.process;
-            entry.state = if ours { HELD } else { HANDED };
+            let record = &mut self.records[next];
+            let ours = record.process == tx.process;
+            record.state = if ours { HELD } else { HANDED };
             if ours {
-                entry.expires = tx.now + entry.ttl;
+                record.expires = tx.now + record.ttl;
             }
             tx.connection
                 .prepare_cached(
                     "UPDATE claim SET state = ?3, since = ?4, expires = ?5
                      WHERE name = ?1 AND ticket = ?2",
                 )?
-                .execute(params![self.name, entry.ticket, entry.state, tx.now, entry.expires])?;
+                .execute(params![self.name, record.ticket, record.state, tx.now, record.expires])?;
             if ours {
-                tx.granted.borrow_mut().push((self.name.to_owned(), entry.turn(tx.sent)));
+                tx.granted.borrow_mut().push((self.name.to_owned(), record.granted(tx.sent)));
             } else {
-                tx.concerned.borrow_mut().insert(entry.process.clone());
+                tx.concerned.borrow_mut().insert(record.process.clone());
             }
         }
         Ok(())
@@ -103,7 +102,7 @@ impl<'a> Line<'a> {
         claim: &Claim,
         state: i64,
         token: Option<FencingToken>,
-    ) -> Result<Turn> {
+    ) -> Result<Granted> {
         let tx = self.tx;
         let (ticket, fresh) = tx.next_ticket(self.high);
         let token = token.unwrap_or(fresh);
@@ -135,7 +134,7 @@ impl<'a> Line<'a> {
             ])?;
         self.high = ticket;
         self.removed = false;
-        Ok(Turn { id, ticket, token, sent: tx.sent })
+        Ok(Granted { id, ticket, token, sent: tx.sent })
     }
 
     /// Keeps the largest ticket where the next reader finds it.
@@ -144,7 +143,7 @@ impl<'a> Line<'a> {
             return Ok(());
         }
         let connection = self.tx.connection;
-        match self.entries.last() {
+        match self.records.last() {
             None => connection
                 .prepare_cached(
                     "INSERT INTO claim(name, ticket, state, id, owner, process, mode, token,

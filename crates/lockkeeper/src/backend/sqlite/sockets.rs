@@ -73,13 +73,13 @@ impl Sockets {
         let file = fs::metadata(&self.database)?;
         let mode = 0o600 | (file.mode() & 0o022);
         let ready = give_to(&path, &file, mode).and_then(|()| {
-            let doorbell = UnixDatagram::unbound()?;
-            doorbell.set_nonblocking(true)?;
-            doorbell.connect(&Address::of(&path)?.path)?;
-            Ok(doorbell)
+            let waker = UnixDatagram::unbound()?;
+            waker.set_nonblocking(true)?;
+            waker.connect(&Address::of(&path)?.path)?;
+            Ok(waker)
         });
         match ready {
-            Ok(doorbell) => Ok(Socket { path, receiver, doorbell }),
+            Ok(waker) => Ok(Socket { path, receiver, waker }),
             Err(error) => {
                 let _ = fs::remove_file(&path);
                 Err(error)
@@ -100,8 +100,8 @@ impl Sockets {
 
     /// Removes what killed processes left behind.
     pub(super) fn remove_stale(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
+        let Ok(records) = fs::read_dir(&self.folder) else { return };
+        for path in records.flatten().map(|record| record.path()) {
             let probe = || UnixDatagram::unbound()?.connect(&Address::of(&path)?.path);
             if probe().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
                 let _ = fs::remove_file(&path);
@@ -118,14 +118,14 @@ pub(super) struct Socket {
     path: PathBuf,
     receiver: UnixDatagram,
     /// Connected to the receiver: reaches it also after somebody removed its name.
-    doorbell: UnixDatagram,
+    waker: UnixDatagram,
 }
 
 impl Socket {
     /// Wakes this process itself.
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         // A full queue wakes as well.
-        let _ = self.doorbell.send(&[0]);
+        let _ = self.waker.send(&[0]);
     }
 
     /// Waits until woken or for at most `limit`, and says which; an error when that cannot be

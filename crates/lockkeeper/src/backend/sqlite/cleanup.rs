@@ -1,8 +1,8 @@
 //! Keeps the file small. Correctness does not depend on it.
 
-use super::desk::Desk;
-use super::time::millis;
-use super::tx::Tx;
+use super::client::Client;
+use super::client::transaction::Transaction;
+use super::record::millis;
 use rusqlite::{Result, params};
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ const NAMES_AT_ONCE: i64 = 200;
 
 /// Goes through the file once, if nobody has lately, a few names at a time so that nobody waits.
 /// Where the sweep has got to is kept in the file: a process that ends leaves it to the next.
-pub(super) fn clean(desk: &Desk) {
-    let due = desk.look_at_once(is_due);
+pub(super) fn clean(client: &Client) {
+    let due = client.look_at_once(is_due);
     if !matches!(due, Some(Ok(true))) {
         return;
     }
-    while let Ok(true) = desk.call_blocking(sweep) {}
-    desk.sockets.remove_stale();
+    while let Ok(true) = client.call_blocking(clean_some) {}
+    client.sockets.remove_stale();
     // Of many processes that write little, none would find the log long enough by itself.
-    desk.checkpoint();
+    client.checkpoint();
 }
 
-fn is_due(tx: &Tx<'_>) -> Result<bool> {
+fn is_due(tx: &Transaction<'_>) -> Result<bool> {
     let (from, swept) = progress(tx)?;
     Ok(!from.is_empty() || swept + millis(CLEANING) <= tx.now)
 }
 
 /// Where the sweep under way has got to, and when the last one ended.
-fn progress(tx: &Tx<'_>) -> Result<(String, i64)> {
+fn progress(tx: &Transaction<'_>) -> Result<(String, i64)> {
     tx.connection
         .prepare_cached(
             "SELECT a.value, b.value FROM meta a, meta b WHERE a.key = 'sweep' AND b.key = 'swept'",
@@ -38,7 +38,7 @@ fn progress(tx: &Tx<'_>) -> Result<(String, i64)> {
 }
 
 /// Cleans the next few names; whether there are more.
-pub(super) fn sweep(tx: &Tx<'_>) -> Result<bool> {
+pub(super) fn clean_some(tx: &Transaction<'_>) -> Result<bool> {
     let (from, _) = progress(tx)?;
     let last: Option<String> = tx
         .connection
@@ -58,7 +58,7 @@ pub(super) fn sweep(tx: &Tx<'_>) -> Result<bool> {
     )?;
     let expired = expired.query_map(params![from, last, tx.now], |row| row.get::<_, String>(0))?;
     for name in expired.collect::<Result<Vec<_>>>()? {
-        // Turns a line of which everything has expired into one free row.
+        // Turns a queue of which everything has expired into one free row.
         tx.advance(&name)?;
     }
     let long_ago = tx.now - millis(CLEANING);

@@ -1,27 +1,26 @@
 //! The table, as people want to see it.
 
-use super::entry::Entry;
-use super::time::span;
-use super::tx::Tx;
+use super::client::transaction::Transaction;
+use super::record::{Record, span};
 use crate::backend::{HolderView, LockView, Name, Owner, WaiterView};
 use rusqlite::{Result, params};
 
 /// Everyone at `name`.
-pub(super) fn show(tx: &Tx<'_>, name: &Name) -> Result<LockView> {
+pub(super) fn show(tx: &Transaction<'_>, name: &Name) -> Result<LockView> {
     let mut statement = tx.connection.prepare_cached(
         "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
            note
          FROM claim WHERE name = ?1 AND state IN (1, 2, 3) AND expires > ?2 ORDER BY ticket",
     )?;
     let mut view = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
-    for entry in statement.query_map(params![name.as_str(), tx.now], Entry::read)? {
-        add(&mut view, entry?, tx.now);
+    for record in statement.query_map(params![name.as_str(), tx.now], Record::read)? {
+        add(&mut view, record?, tx.now);
     }
     Ok(view)
 }
 
 /// Everyone at names that start with `prefix`.
-pub(super) fn list(tx: &Tx<'_>, prefix: &str) -> Result<Vec<LockView>> {
+pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> {
     let mut statement = tx.connection.prepare_cached(
         "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
            note, name
@@ -42,37 +41,37 @@ pub(super) fn list(tx: &Tx<'_>, prefix: &str) -> Result<Vec<LockView>> {
             views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
         }
         if let Some(view) = views.last_mut() {
-            add(view, Entry::read(row)?, tx.now);
+            add(view, Record::read(row)?, tx.now);
         }
     }
     Ok(views)
 }
 
-fn add(view: &mut LockView, entry: Entry, now: i64) {
-    let owner = Owner::from_id(entry.owner.clone());
-    if !entry.holds() {
+fn add(view: &mut LockView, record: Record, now: i64) {
+    let owner = Owner::from_id(record.owner.clone());
+    if !record.holds() {
         view.waiters.push(WaiterView {
             owner,
-            identity: entry.identity,
-            note: entry.note,
-            mode: entry.mode,
-            waiting_for: span(now - entry.since),
+            identity: record.identity,
+            note: record.note,
+            mode: record.mode,
+            waiting_for: span(now - record.since),
         });
         return;
     }
     if let Some(holder) = view.holders.iter_mut().find(|holder| holder.owner == owner) {
         holder.count += 1;
-        holder.expires_in = holder.expires_in.max(span(entry.expires - now));
+        holder.expires_in = holder.expires_in.max(span(record.expires - now));
         return;
     }
     view.holders.push(HolderView {
         owner,
-        identity: entry.identity,
-        note: entry.note,
-        mode: entry.mode,
-        token: Some(entry.token),
+        identity: record.identity,
+        note: record.note,
+        mode: record.mode,
+        token: Some(record.token),
         count: 1,
-        held_for: span(now - entry.since),
-        expires_in: span(entry.expires - now),
+        held_for: span(now - record.since),
+        expires_in: span(record.expires - now),
     });
 }

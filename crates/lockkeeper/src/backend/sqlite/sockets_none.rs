@@ -27,7 +27,7 @@ impl Sockets {
 pub(super) struct Socket(Infallible);
 
 impl Socket {
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         match self.0 {}
     }
 

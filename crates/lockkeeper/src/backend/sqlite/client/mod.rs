@@ -1,0 +1,395 @@
+//! The one place of a process where its requests meet the file.
+//!
+//! A caller that comes while the connection is free runs its own job, on its own thread, and the
+//! jobs of everyone who came meanwhile along with it, in one transaction. When the file is busy
+//! with another process, or a checkpoint is due, the jobs are left to the
+//! [`driver`](super::driver), so that no async thread waits for a disk or for a lock.
+//!
+//! ```text
+//!   caller ── job ──► queue ──► connection free?  yes: one transaction for all jobs, commit,
+//!                                                      then every caller gets its answer
+//!                                                 no:  whoever has it looks at the queue again
+//!                                file busy?            the driver tries again, with pauses
+//! ```
+
+mod checkpoint;
+mod file;
+pub(super) mod transaction;
+
+use super::error::{busy, copy_of, is_busy, store_error};
+use super::schema;
+use super::sockets::Sockets;
+use super::time::{StoreClock, wall_us};
+use super::waiters::{WaitEnd, Waiters, Wakeup};
+use crate::backend::support::sync::lock;
+use crate::backend::{Alarm, Moment};
+use crate::error::{Error, Result};
+use checkpoint::Checkpoints;
+use file::{Contention, OpenedFile};
+use rusqlite::Connection;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+use tokio::sync::oneshot::error::TryRecvError;
+use transaction::{Job, Transaction, closed, job};
+
+/// How many transactions one caller runs before it leaves the rest to the driver.
+const MOST_BATCHES: usize = 4;
+/// How long the driver runs jobs before it does other things.
+const SHIFT: Duration = Duration::from_millis(50);
+
+/// A connection to the file, shared by all of a keeper.
+#[derive(Debug)]
+pub(super) struct Client {
+    file: OpenedFile,
+    /// The name of this process in the file: that of the rows it looks after.
+    pub(super) process: String,
+    pub(super) clock: StoreClock,
+    connection: Mutex<Connection>,
+    queue: Mutex<VecDeque<Box<dyn Job>>>,
+    checkpoints: Checkpoints,
+    contention: Contention,
+    /// How many of the next jobs are to have a transaction to themselves.
+    alone: AtomicUsize,
+    /// The claims of this process.
+    pub(super) waiters: Waiters,
+    pub(super) wakeup: Arc<Wakeup>,
+    /// Where other processes that use the file are woken.
+    pub(super) sockets: Sockets,
+    /// Something of this process was broken by itself, which the version number does not show.
+    notices: AtomicBool,
+    /// Whether the holders have been told that the file cannot be used.
+    endangered: AtomicBool,
+    /// How often the driver looked after things, and sent heartbeats.
+    #[cfg(test)]
+    pub(super) passes: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
+    pub(super) beats: std::sync::atomic::AtomicU64,
+}
+
+/// How a try at the file went.
+enum Served {
+    All,
+    /// Another process has the file.
+    Busy,
+}
+
+impl Client {
+    /// Opens the file, and makes it ours if it is new. Takes a while, and may wait for others.
+    pub(super) fn open(path: PathBuf, process: String) -> Result<Self> {
+        let clock = StoreClock::of_this_machine();
+        let connection = schema::open(&path, &clock)?;
+        let (sockets, checkpoints) = (Sockets::beside(&path), Checkpoints::of(&path));
+        Ok(Self {
+            file: OpenedFile::new(path),
+            process,
+            clock,
+            connection: Mutex::new(connection),
+            queue: Mutex::default(),
+            contention: Contention::default(),
+            alone: AtomicUsize::new(0),
+            waiters: Waiters::default(),
+            wakeup: Arc::default(),
+            sockets,
+            checkpoints,
+            notices: AtomicBool::new(false),
+            endangered: AtomicBool::new(false),
+            #[cfg(test)]
+            passes: Default::default(),
+            #[cfg(test)]
+            beats: Default::default(),
+        })
+    }
+
+    /// Does `work` in a transaction and returns what it gave, once committed.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (job, answer) = job(work);
+        lock(&self.queue).push_back(job);
+        self.serve();
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The same for the driver, who may wait.
+    pub(super) fn call_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (job, mut answer) = job(work);
+        lock(&self.queue).push_back(job);
+        loop {
+            self.serve_patiently();
+            match answer.try_recv() {
+                Ok(outcome) => return outcome,
+                Err(TryRecvError::Closed) => return Err(closed()),
+                // Someone at the client has taken the job along and is at it still.
+                Err(TryRecvError::Empty) => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    /// Serves everyone in the queue if the client and the file are free.
+    fn serve(&self) {
+        for _ in 0..MOST_BATCHES {
+            if lock(&self.queue).is_empty() {
+                return;
+            }
+            if self.checkpoint_due() {
+                break;
+            }
+            // Whoever has the connection looks at the queue again after letting go of it.
+            let connection = match self.connection.try_lock() {
+                Ok(connection) => connection,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if let Served::Busy = self.batch(&connection) {
+                break;
+            }
+        }
+        if !lock(&self.queue).is_empty() {
+            self.wakeup.wake();
+        }
+    }
+
+    /// Serves those in the queue, also while the file is busy; but not for so long that the driver
+    /// could do nothing else.
+    pub(super) fn serve_patiently(&self) {
+        let shift = Moment::now() + SHIFT;
+        while self.has_jobs() && Moment::now() < shift {
+            let connection = lock(&self.connection);
+            let served = self.batch(&connection);
+            // Before anything else, so that whoever comes from now on finds the client free.
+            drop(connection);
+            if let Served::All = served {
+                self.contention.over();
+                if self.checkpoint_due() {
+                    return;
+                }
+                continue;
+            }
+            match self.still_busy(Moment::now()) {
+                Some(pause) => std::thread::sleep(pause),
+                None => return self.fail_all(&store_error(self.path(), busy())),
+            }
+        }
+    }
+
+    /// As [`Contention::pause`].
+    pub(super) fn still_busy(&self, now: Moment) -> Option<Duration> {
+        self.contention.pause(now, || self.data_version())
+    }
+
+    /// Whether anyone waits for a transaction.
+    pub(super) fn has_jobs(&self) -> bool {
+        !lock(&self.queue).is_empty()
+    }
+
+    /// One transaction for everyone who is waiting now.
+    fn batch(&self, connection: &Connection) -> Served {
+        if let Err(error) = self.still_the_same_file() {
+            self.fail_all(&error);
+            return Served::All;
+        }
+        let sent = Moment::now();
+        match run(connection, "BEGIN IMMEDIATE") {
+            Ok(()) => {}
+            Err(error) if is_busy(&error) => return Served::Busy,
+            Err(error) => {
+                self.fail_all(&store_error(self.path(), error));
+                return Served::All;
+            }
+        }
+        let mut jobs = self.take_jobs();
+        match self.attempt(connection, sent, jobs.make_contiguous()) {
+            Ok(()) => jobs.into_iter().for_each(|job| job.finish(Ok(()))),
+            Err(error) if jobs.len() == 1 => {
+                let error = store_error(self.path(), error);
+                jobs.into_iter().for_each(|job| job.finish(Err(copy_of(&error))));
+            }
+            // One of them failed and took the others down with it: again, each alone.
+            Err(_) => {
+                let mut queue = lock(&self.queue);
+                self.alone.store(jobs.len(), Ordering::Relaxed);
+                jobs.into_iter().rev().for_each(|job| queue.push_front(job));
+            }
+        }
+        Served::All
+    }
+
+    /// Everyone in the queue, or only the first while they are to be served alone.
+    fn take_jobs(&self) -> VecDeque<Box<dyn Job>> {
+        let mut queue = lock(&self.queue);
+        match self.alone.load(Ordering::Relaxed) {
+            0 => std::mem::take(&mut *queue),
+            left => {
+                self.alone.store(left - 1, Ordering::Relaxed);
+                queue.pop_front().into_iter().collect()
+            }
+        }
+    }
+
+    /// Runs the jobs in the transaction that was begun, ends it, and wakes whom it granted.
+    fn attempt(
+        &self,
+        connection: &Connection,
+        sent: Moment,
+        jobs: &mut [Box<dyn Job>],
+    ) -> rusqlite::Result<()> {
+        let tx = self.transaction(connection, sent);
+        let outcome = jobs.iter_mut().try_for_each(|job| job.run(&tx));
+        let outcome = outcome.and_then(|()| run(connection, "COMMIT"));
+        if outcome.is_err() {
+            if !connection.is_autocommit() {
+                run(connection, "ROLLBACK")?;
+            }
+            return outcome;
+        }
+        self.endangered.store(false, Ordering::Relaxed);
+        self.checkpoints.wrote(jobs.len());
+        for (name, granted) in tx.granted.into_inner() {
+            let id = granted.id.clone();
+            if !self.waiters.tell(&id, WaitEnd::Granted(granted)) {
+                // Whoever waited is gone with his runtime: nobody would give it back.
+                let (removal, _) = job(move |tx: &Transaction<'_>| tx.remove(&name, &id));
+                lock(&self.queue).push_back(removal);
+            }
+        }
+        for process in tx.concerned.into_inner() {
+            self.sockets.wake(&process);
+        }
+        Ok(())
+    }
+
+    /// Tells every caller that the file cannot be used, and the holders that they are in jeopardy.
+    fn fail_all(&self, error: &Error) {
+        self.endanger();
+        let jobs = std::mem::take(&mut *lock(&self.queue));
+        self.alone.store(0, Ordering::Relaxed);
+        jobs.into_iter().for_each(|job| job.finish(Err(copy_of(error))));
+    }
+
+    pub(super) fn checkpoint_due(&self) -> bool {
+        self.checkpoints.is_due()
+    }
+
+    /// Moves the write-ahead log into the file; slow, for the driver.
+    pub(super) fn checkpoint(&self) {
+        self.checkpoints.run(&lock(&self.connection));
+    }
+
+    /// A number that changes when another process has committed something.
+    pub(super) fn data_version(&self) -> Option<i64> {
+        let connection = lock(&self.connection);
+        let mut statement = connection.prepare_cached("PRAGMA data_version").ok()?;
+        statement.query_row([], |row| row.get(0)).ok()
+    }
+
+    /// Reads without writing: works also while another process keeps the file.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        mut read: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self.look_at_once(&mut read) {
+            Some(looked) => looked,
+            // Someone is at the client, perhaps for long: not for an async thread to wait.
+            None => self.call(read).await,
+        }
+    }
+
+    /// The same without waiting for the client: `None` when it is taken.
+    pub(super) fn look_at_once<T>(
+        &self,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Option<Result<T>> {
+        if let Err(error) = self.still_the_same_file() {
+            return Some(Err(error));
+        }
+        let connection = self.connection.try_lock().ok()?;
+        let looked = run(&connection, "BEGIN").and_then(|()| {
+            let found = read(&self.transaction(&connection, Moment::now()));
+            run(&connection, "COMMIT").and(found)
+        });
+        drop(connection);
+        // Whoever came meanwhile found the client taken.
+        self.serve();
+        Some(looked.map_err(|error| store_error(self.path(), error)))
+    }
+
+    fn transaction<'a>(&'a self, connection: &'a Connection, sent: Moment) -> Transaction<'a> {
+        Transaction {
+            connection,
+            process: &self.process,
+            now: self.clock.now_ms(),
+            wall: wall_us(),
+            sent,
+            granted: RefCell::default(),
+            concerned: RefCell::default(),
+        }
+    }
+
+    pub(super) fn has_notices(&self) -> bool {
+        Transaction::has_notices(&lock(&self.connection), &self.process).unwrap_or(true)
+    }
+
+    /// Has the driver look for notices although no other process wrote.
+    pub(super) fn look_for_notices(&self) {
+        self.notices.store(true, Ordering::Relaxed);
+        self.wakeup.wake();
+    }
+
+    pub(super) fn told_to_look(&self) -> bool {
+        self.notices.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// As [`OpenedFile::still_the_same`].
+    pub(super) fn still_the_same_file(&self) -> Result<()> {
+        self.file.still_the_same()
+    }
+
+    /// Tells the holders that the file cannot be used, once until it could be again: each of them
+    /// then renews at once, and what fails again is no news.
+    pub(super) fn endanger(&self) {
+        if !self.endangered.swap(true, Ordering::Relaxed) {
+            self.waiters.endanger();
+        }
+    }
+
+    /// Says that the waiter's row is in the file, to be looked after by the driver.
+    pub(super) fn waiter_is_queued(&self, id: &str, until_expiry: Duration) {
+        self.waiters.waiter_is_queued(id, Moment::now() + until_expiry);
+        self.wakeup.wake();
+    }
+
+    /// Keeps `alarm`, to be rung should the claim be broken.
+    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
+        self.waiters.watch(id, alarm);
+        // After the waiters has it: the driver does it the other way round.
+        if self.wakeup.fast_asleep.load(Ordering::SeqCst) {
+            self.wakeup.wake();
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(socket) = self.wakeup.socket() {
+            socket.remove();
+        }
+        // So that the driver sees that the client is gone.
+        self.wakeup.wake();
+    }
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}

@@ -1,0 +1,151 @@
+//! A held claim, and the connection that claims of a keeper are made on.
+
+use super::client::Client;
+use super::client::transaction::Granted;
+use super::driver;
+use crate::backend::support::reconnect::Reconnecting;
+use crate::backend::{Alarm, Background, Claim, Grant, Lease, Name, Release, Standing, Ticket};
+use crate::claim::ClaimIds;
+use crate::error::{Error, ErrorKind, Result};
+use async_trait::async_trait;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What all claims of a keeper share: the file, and the client in use.
+///
+/// A client is let go of when the keeper is closed, and ends with the last claim that was made on
+/// it; the next request opens another.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) path: PathBuf,
+    pub(super) current: Reconnecting<Arc<Client>>,
+    background: Background,
+}
+
+impl Context {
+    /// Opens the file. Blocks while another process is just making it.
+    pub(super) fn open(path: PathBuf, background: &Background) -> Result<Self> {
+        let current = Reconnecting::with(open(&path)?);
+        Ok(Self { path, current, background: background.clone() })
+    }
+
+    /// The client in use; a new one if the keeper was closed.
+    pub(super) async fn client(&self) -> Result<Arc<Client>> {
+        let reopen = async || {
+            let (path, runtime) = (self.path.clone(), self.background.handle()?);
+            let opened = runtime.spawn_blocking(move || open(&path)).await;
+            opened.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Unavailable, "the background thread ended"))
+            })
+        };
+        Ok(self.current.get(|_| true, reopen).await?.1)
+    }
+
+    /// Lets go of the client in use.
+    pub(super) fn close(&self) {
+        drop(self.current.take_if(|_| true));
+    }
+}
+
+/// A client with its driver.
+fn open(path: &Path) -> Result<Arc<Client>> {
+    let process = ClaimIds::new()?.next().to_string();
+    let client = Arc::new(Client::open(path.to_owned(), process)?);
+    driver::start(&client).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "cannot start a background thread").caused_by(error)
+    })?;
+    Ok(client)
+}
+
+/// One held claim: that of a grant, or of a ticket from anywhere.
+#[derive(Debug)]
+pub(super) struct SqliteLease {
+    context: Arc<Context>,
+    /// The client that it was granted on, which is told should it be broken. `None` for a ticket
+    /// until the file is needed.
+    client: Option<Arc<Client>>,
+    name: Name,
+    id: Arc<str>,
+    /// The number of its row; looked up by the id where it is not known.
+    row: Option<i64>,
+    ttl: Duration,
+}
+
+impl SqliteLease {
+    /// The grant of a claim that a transaction on `client` granted.
+    pub(super) fn grant(
+        context: &Arc<Context>,
+        client: &Arc<Client>,
+        claim: &Claim,
+        granted: Granted,
+    ) -> Grant {
+        let (token, sent) = (Some(granted.token), granted.sent);
+        let lease = Self {
+            context: context.clone(),
+            client: Some(client.clone()),
+            name: claim.name.clone(),
+            id: granted.id.into(),
+            row: Some(granted.ticket),
+            ttl: claim.ttl,
+        };
+        Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl }
+    }
+
+    /// The lease of a claim that any process may have made.
+    pub(super) fn of_ticket(context: &Arc<Context>, ticket: &Ticket) -> Self {
+        Self {
+            context: context.clone(),
+            client: None,
+            name: ticket.name.clone(),
+            id: ticket.id.to_string().into(),
+            row: None,
+            ttl: ticket.ttl,
+        }
+    }
+
+    async fn client(&mut self) -> Result<Arc<Client>> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        let client = self.context.client().await?;
+        Ok(self.client.insert(client).clone())
+    }
+}
+
+#[async_trait]
+impl Lease for SqliteLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let (name, id, row, ttl) = (self.name.clone(), self.id.clone(), self.row, self.ttl);
+        let client = self.client().await?;
+        client.call(move |tx| tx.renew(name.as_str(), row, &id, ttl)).await
+    }
+
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let stay = how.stay();
+        let (name, id, row) = (self.name.clone(), self.id.clone(), self.row);
+        let client = self.client().await?;
+        client.waiters.unwatch(&self.id);
+        match client.call(move |tx| tx.release(name.as_str(), row, &id, stay)).await? {
+            None => Ok(()),
+            Some(lost) => Err(lost.to_error()),
+        }
+    }
+
+    /// Only the process that a claim was granted to is told that it was broken; with a ticket from
+    /// elsewhere that is found out by the next renewal.
+    fn watch(&mut self, alarm: Alarm) {
+        if let Some(client) = &self.client {
+            client.watch(&self.id, alarm);
+        }
+    }
+}
+
+impl Drop for SqliteLease {
+    fn drop(&mut self) {
+        // A detached claim has no one left to alarm.
+        if let Some(client) = &self.client {
+            client.waiters.unwatch(&self.id);
+        }
+    }
+}
