@@ -16,7 +16,7 @@ use std::time::Duration;
 /// |---|---|
 /// | `memory:` | this process's memory, new with every call |
 /// | `sqlite:path/to/file.db` | a file shared by the processes of one machine |
-/// | `sqlite:` | the same, in the default place: see [`sqlite`](crate::backend::sqlite) |
+/// | `sqlite:` | the same, in this user's own place: see [`sqlite`](crate::backend::sqlite) |
 /// | `redis://host`, `rediss://host` | Redis or Valkey, plain or encrypted: see [`redis`](crate::backend::redis) |
 /// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
 /// | `redis+cluster://h1,h2,h3` | a Redis cluster |

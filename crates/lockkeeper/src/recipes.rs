@@ -109,7 +109,7 @@ static RECIPES: &[Recipe] = &[
         scheme: "sqlite",
         name: "table",
         example: "sqlite:locks.db",
-        about: "a file shared by every process of one machine",
+        about: "a file shared by the processes of one machine that may write it; sqlite: alone is one user's",
         capability: SQLITE,
         feature: Some("sqlite"),
         compiled: cfg!(feature = "sqlite"),

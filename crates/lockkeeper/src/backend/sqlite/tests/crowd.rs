@@ -3,7 +3,8 @@
 
 use super::super::{Sqlite, SqliteOptions};
 use crate::backend::{
-    Backend, Background, Claim, Grant, Lease, Mode, Moment, Name, Owner, Patience, Release,
+    Alarm, Backend, Background, Claim, Grant, Lease, LossReason, Mode, Moment, Name, Owner,
+    Patience, Release, Signal, Standing, Ticket,
 };
 use crate::claim::{ClaimIds, Primitive};
 use crate::error::{ErrorKind, Result};
@@ -298,4 +299,68 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     held.lease.release(&Release::now()).await.unwrap();
     granted(waiting).await;
     assert_eq!(process.client().wakeup.messages.load(Ordering::SeqCst), before + 1);
+}
+
+#[tokio::test]
+async fn closing_ends_the_client_and_the_next_request_opens_another() {
+    let place = Place::new();
+    let process = place.process();
+    let mut held = place.take(&process).await.lease;
+    let client = Arc::downgrade(&process.client());
+    process.close().await.unwrap();
+    assert!(client.upgrade().is_some(), "a claim is held on it");
+    assert_eq!(held.renew().await.unwrap(), Standing::Held);
+    held.release(&Release::now()).await.unwrap();
+    drop(held);
+    // Its thread ends with it; that may have it in hand for a moment.
+    until(|| client.upgrade().is_none()).await;
+    assert_eq!(place.sockets(), 0);
+    place.take(&process).await.lease.release(&Release::now()).await.unwrap();
+    assert!(process.client().path().ends_with("locks.db"));
+}
+
+#[tokio::test]
+async fn a_ticket_is_good_in_another_process() {
+    let place = Place::new();
+    let (one, two) = (place.process(), place.process());
+    let claim = place.claim();
+    let grant = one.acquire(&claim, &Patience::none()).await.unwrap().expect("it is free");
+    // What has the claim is gone; the claim is not.
+    drop((grant, one));
+    let mut lease = two.lease_of(&Ticket::of(&claim)).expect("it can be kept by its id");
+    assert_eq!(lease.renew().await.unwrap(), Standing::Held);
+    assert!(two.acquire(&place.claim(), &Patience::none()).await.unwrap().is_none());
+    lease.release(&Release::now()).await.unwrap();
+    let mut stale = two.lease_of(&Ticket::of(&claim)).expect("whatever became of it");
+    let next = place.take(&two).await;
+    assert_eq!(stale.renew().await.unwrap(), Standing::Lost(LossReason::Gone));
+    assert_eq!(stale.release(&Release::now()).await.unwrap_err().kind(), ErrorKind::Lost);
+    drop(next);
+}
+
+#[tokio::test]
+async fn who_holds_is_in_jeopardy_while_the_file_is_out_of_reach() {
+    let place = Place::at("folder/locks.db");
+    let process = place.process();
+    let mut held = place.take(&process).await.lease;
+    let (told, signals) = std::sync::mpsc::channel();
+    held.watch(Alarm::new(move |signal| drop(told.send(signal))));
+    let (folder, away) = (place.folder.path().join("folder"), place.folder.path().join("away"));
+    for _ in 0..2 {
+        fs::rename(&folder, &away).unwrap();
+        // Not a folder, so that the file is neither there nor known to be gone.
+        fs::write(&folder, "").unwrap();
+        let mut signal = None;
+        while signal.is_none() {
+            signal = signals.try_recv().ok();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(signal, Some(Signal::InJeopardy));
+        assert!(held.renew().await.unwrap_err().is_retryable());
+        fs::remove_file(&folder).unwrap();
+        fs::rename(&away, &folder).unwrap();
+        assert_eq!(held.renew().await.unwrap(), Standing::Held);
+        assert!(signals.try_recv().is_err(), "once, and no more");
+    }
+    held.release(&Release::now()).await.unwrap();
 }

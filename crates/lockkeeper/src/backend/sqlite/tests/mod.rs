@@ -107,6 +107,29 @@ impl Bench {
     }
 }
 
+/// With its id alone a claim can be kept and given back from anywhere, but not once it was given
+/// back to stay for a while.
+#[test]
+fn a_ticket_keeps_a_claim_until_it_is_given_back() {
+    let bench = Bench::new();
+    let (_, granted) = bench.take("p", "n");
+    let renew = || bench.as_process("q", |tx| tx.renew("n", None, &granted.id, TTL).unwrap()).0;
+    let release =
+        |stay| bench.as_process("q", |tx| tx.release("n", None, &granted.id, stay).unwrap()).0;
+    assert_eq!(renew(), Standing::Held);
+    assert_eq!(release(TTL / 2), None);
+    assert_eq!(renew(), Standing::Lost(LossReason::Gone), "it stays, and is nobody's");
+    assert_eq!(release(TTL), Some(LossReason::Gone), "nor can it be made to stay for longer");
+    assert_eq!(release(Duration::ZERO), Some(LossReason::Gone), "nor be taken away early");
+    let next = bench.claim("n", EXCLUSIVE);
+    let asked = bench.as_process("q", |tx| tx.ask(&next, false).unwrap()).0;
+    assert!(matches!(asked, Asked::Busy), "it stays all the same: {asked:?}");
+    let (_, other) = bench.take("p", "m");
+    let of_another_name =
+        bench.as_process("q", |tx| tx.renew("n", None, &other.id, TTL).unwrap()).0;
+    assert_eq!(of_another_name, Standing::Lost(LossReason::Gone));
+}
+
 #[test]
 fn release_hands_over_to_the_next_of_this_process_at_once() {
     let bench = Bench::new();
