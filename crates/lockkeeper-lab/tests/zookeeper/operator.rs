@@ -4,7 +4,8 @@ use crate::raw::Raw;
 use crate::tap::Tap;
 use crate::{LONG, PATIENT, cases, eventually, keeper, proxy};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::{ErrorKind, LossReason};
+use lockkeeper::backend::Name;
+use lockkeeper::{ErrorKind, Keeper, LossReason};
 use lockkeeper_lab::proxy::{Direction, Flow};
 use lockkeeper_lab::server::Lab;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ cases![
     a_try_at_what_is_held_writes_nothing,
     the_node_says_how_often_it_was_entered,
     a_count_is_not_written_to_the_node_of_the_next,
+    the_keys_of_a_lock_are_its_nodes,
+    to_tell_who_holds_it_no_waiter_is_read,
 ];
 
 async fn a_node_deleted_by_hand_is_a_loss_at_once(lab: &Lab) -> Result<()> {
@@ -217,5 +220,56 @@ async fn a_count_is_not_written_to_the_node_of_the_next(lab: &Lab) -> Result<()>
     proxy.heal();
     drop((outer, inner));
     next.release().await?;
+    Ok(())
+}
+
+async fn the_keys_of_a_lock_are_its_nodes(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().start()?;
+    let mut raw = Raw::connect(&server.address())?;
+    let name = Name::new("a/b")?;
+    // With a path of its own, and at the top of the tree.
+    for (tail, lock) in [("/top/fair?", "/top/fair/a%2Fb"), ("/?", "/a%2Fb")] {
+        let store = lockkeeper::open(&format!("{}{tail}session=20s", server.url())).await?;
+        let guard = Keeper::new(store.clone())?.lock("a/b").ttl(LONG).acquire().await?;
+        let keys = store.keys(&name);
+        ensure!(keys == [lock], "{keys:?}");
+        ensure!(raw.children(lock)?.len() == 1, "{lock} is not where the claim is");
+        guard.release().await?;
+    }
+    let url = format!("{}/top/ephemeral?session=20s&recipe=ephemeral", server.url());
+    let store = lockkeeper::open(&url).await?;
+    let guard = Keeper::new(store.clone())?.lock("a/b").ttl(LONG).acquire().await?;
+    let keys = store.keys(&name);
+    let lock = "/top/ephemeral/a%2Fb";
+    ensure!(keys == [format!("{lock}/lock"), lock.to_owned()], "{keys:?}");
+    let record = raw.read(&keys[0])?;
+    ensure!(record.contains("\nclaim "), "{record:?}");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn to_tell_who_holds_it_no_waiter_is_read(lab: &Lab) -> Result<()> {
+    const WAITERS: usize = 6;
+    let server = lab.zookeeper().start()?;
+    let one = keeper(&server.url(), "session=20s").await?;
+    let guard = one.lock("n").ttl(LONG).note("here").acquire().await?;
+    for number in 0..WAITERS {
+        let lock = one.lock("n").ttl(LONG);
+        tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+        crate::queue_of(&one, "n", number + 1).await?;
+    }
+    let tap = Tap::before(server.address()).await?;
+    let store = lockkeeper::open(&format!("{}?session=20s", tap.url())).await?;
+    let inspector = store.inspector().context("no inspector")?;
+    tap.clear();
+    let holders = inspector.holders(&Name::new("n")?).await?;
+    ensure!(holders.len() == 1 && holders[0].note == "here", "{holders:?}");
+    ensure!(holders[0].token == guard.token(), "{holders:?}");
+    ensure!(tap.reads() == 1, "{} nodes were read", tap.reads());
+    // Not vacuous: for the whole queue all of them are.
+    let view = inspector.show(&Name::new("n")?).await?;
+    ensure!(view.waiters.len() == WAITERS && view.holders.len() == 1, "{view:?}");
+    ensure!(tap.reads() == 1 + 1 + WAITERS, "{} nodes were read", tap.reads());
+    guard.release().await?;
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Sessions whose server or network fails.
 
+use crate::raw::metric;
 use crate::{LONG, PATIENT, cases, eventually, keeper, patient_server, proxy};
 use anyhow::{Result, ensure};
-use lockkeeper::LossReason;
+use lockkeeper::{Keeper, LossReason};
 use lockkeeper_lab::server::Lab;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -15,7 +16,12 @@ cases![
     a_broken_connection_is_made_anew,
     a_session_that_ended_is_followed_by_another,
     a_keeper_outlives_its_runtime,
+    a_closed_keeper_has_no_session_and_opens_another_when_used,
+    a_session_with_claims_in_it_is_not_closed,
 ];
+
+/// How many sessions the server has.
+const SESSIONS: &str = "zk_global_sessions";
 
 async fn a_restarted_server_puts_a_hold_in_jeopardy_and_no_more(lab: &Lab) -> Result<()> {
     let server = patient_server(lab)?;
@@ -152,4 +158,43 @@ async fn a_keeper_outlives_its_runtime(lab: &Lab) -> Result<()> {
         })
     });
     outcome.await?
+}
+
+async fn a_closed_keeper_has_no_session_and_opens_another_when_used(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().start()?;
+    let sessions = || metric(&server.address(), SESSIONS);
+    let one = keeper(&server.url(), "session=20s").await?;
+    for round in 0..3 {
+        let guard = one.lock("n").ttl(LONG).acquire().await?;
+        ensure!(sessions()? == 1, "round {round}: {} sessions", sessions()?);
+        guard.release().await?;
+        ensure!(one.close(PATIENT).await, "round {round}: not closed");
+        eventually("the session is over", async || sessions().is_ok_and(|n| n == 0)).await?;
+    }
+    // Nothing is open, and closing that takes no time.
+    ensure!(one.close(PATIENT).await, "not closed a second time");
+    Ok(())
+}
+
+async fn a_session_with_claims_in_it_is_not_closed(lab: &Lab) -> Result<()> {
+    let server = lab.zookeeper().start()?;
+    let store = lockkeeper::open(&format!("{}?session=20s", server.url())).await?;
+    // Two keepers in one session: what one of them has the other does not know of.
+    let (one, two) = (Keeper::new(store.clone())?, Keeper::new(store)?);
+    let guard = one.lock("n").ttl(LONG).acquire().await?;
+    let lock = one.lock("n").ttl(LONG);
+    let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    crate::queue_of(&two, "n", 1).await?;
+    two.lock("another").acquire().await?.release().await?;
+    ensure!(two.close(PATIENT).await, "not closed");
+    ensure!(guard.is_held() && !guard.is_in_jeopardy(), "it was disturbed");
+    crate::queue_of(&two, "n", 1).await?;
+    guard.release().await?;
+    let next = waiter.await??;
+    ensure!(two.close(PATIENT).await, "not closed");
+    ensure!(next.is_held() && !next.is_in_jeopardy(), "the next was disturbed");
+    next.release().await?;
+    ensure!(two.close(PATIENT).await, "not closed");
+    let sessions = || metric(&server.address(), SESSIONS);
+    eventually("the session is over", async || sessions().is_ok_and(|n| n == 0)).await
 }

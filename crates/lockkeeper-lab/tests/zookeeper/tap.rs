@@ -47,6 +47,11 @@ impl Tap {
         self.count(9)
     }
 
+    /// How often it was asked for the data of a node.
+    pub(crate) fn reads(&self) -> usize {
+        self.count(4)
+    }
+
     /// How often it was asked to write to a node, alone or among other things.
     pub(crate) fn writes(&self) -> usize {
         self.count(5) + self.count(14)

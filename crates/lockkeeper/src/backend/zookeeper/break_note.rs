@@ -3,6 +3,14 @@
 //! The reason is written to the lock's own node, in the same step in which the claim's node is
 //! deleted. A child of its own would count as a claim for libraries that count children. The last
 //! few reasons are kept, so that two holders that are broken at once both learn why.
+//!
+//! ```text
+//! data of /lockkeeper/orders after two breaks:
+//!
+//! an operator's own text
+//! lockkeeper broke _c_658e40f9-…-lock-0000000041 the host is being replaced
+//! lockkeeper broke _c_1b9d6bcd-…-lock-0000000042 it hung
+//! ```
 
 use super::client::{Answer, Failure};
 use super::keys::node_name;

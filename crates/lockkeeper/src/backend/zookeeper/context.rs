@@ -1,4 +1,7 @@
 //! What every recipe is given: the client, and what the options say about nodes.
+//!
+//! A recipe is a function of a context, a session, a claim and the claim's patience. It keeps nothing
+//! of its own between two attempts.
 
 use super::cleanup::observer::Nodes;
 use super::client::{Access, Client, Failure};

@@ -3,6 +3,15 @@
 //! A node that went does not come back, and no node is ever created before one that exists. So
 //! what one claim of the keeper has seen disappear, the next need not ask for. This is a cache:
 //! with too little in it, a waiter asks the server.
+//!
+//! ```text
+//!   listed:      40  41  42  43(ours)        floor 40
+//!   event:       41 deleted                  gone {41}
+//!   listed:      42  43(ours)                floor 42, gone {}
+//!   event:       42 deleted                  gone {42}: nobody is left before 43
+//! ```
+//!
+//! It is kept while a claim of this session waits in the queue, and no longer.
 
 use super::layout;
 use crate::backend::Mode;
@@ -113,6 +122,7 @@ impl GoneNodes {
 
 impl Queue {
     fn gone(&mut self, node: &str) {
+        // Forgetting costs a listing each for those who wait, remembering for ever would cost memory.
         if self.gone.len() >= REMEMBERED {
             self.gone.clear();
         }

@@ -1,4 +1,8 @@
 //! Who holds and who waits, and how a hold is broken.
+//!
+//! A look costs a listing and one more round trip for the nodes, all of which are read at once. The
+//! listing goes through the leader: what `show` says is no older than the call, so that a claim that
+//! was granted before the call is seen.
 
 use super::client::{Failure, Request, Stat, refusal};
 use super::context::Context;
@@ -21,6 +25,7 @@ struct Seen {
 }
 
 impl Seen {
+    /// The fencing token that the claim was granted with, or will be.
     fn token(&self) -> Option<FencingToken> {
         FencingToken::from_revision(self.stat.czxid)
     }
@@ -33,12 +38,15 @@ impl Seen {
         now.saturating_sub(Duration::from_millis(made))
     }
 
+    /// As the view of a holder. Its node was created when it entered the queue, so that `held_for`
+    /// includes its wait: ZooKeeper does not record when the node came to be the first.
     fn into_holder(self) -> HolderView {
         let (held_for, token, mode) = (self.age(), self.token(), self.entry.mode);
         let Record { identity, owner, ttl: expires_in, count, note } = self.record;
         HolderView { owner, identity, note, mode, token, count, held_for, expires_in }
     }
 
+    /// As the view of a waiter.
     fn into_waiter(self) -> WaiterView {
         let (waiting_for, mode) = (self.age(), self.entry.mode);
         let Record { identity, owner, note, .. } = self.record;
@@ -52,6 +60,7 @@ pub(super) async fn show(context: &Context, name: &Name) -> Result<LockView> {
     let parent = context.path_of(name);
     let entries = list_claims(context, &session, &parent).await?;
     let mut claims = read(context, &session, &parent, entries).await?;
+    // By what was read and not by what was listed: a claim that went in between holds nothing.
     let waiters = claims.split_off(count_holders(&claims));
     let mut view = LockView::new(name.clone());
     view.holders = claims.into_iter().map(Seen::into_holder).collect();
@@ -66,6 +75,7 @@ pub(super) async fn holders(context: &Context, name: &Name) -> Result<Vec<Holder
     Ok(holders.into_iter().map(Seen::into_holder).collect())
 }
 
+/// The claims that hold the lock, in order.
 async fn read_holders(context: &Context, session: &Session, parent: &str) -> Result<Vec<Seen>> {
     let entries = list_claims(context, session, parent).await?;
     // Where numbers say nothing any more, all nodes must be read to know their order.
@@ -82,10 +92,12 @@ async fn read_holders(context: &Context, session: &Session, parent: &str) -> Res
     Ok(claims)
 }
 
+/// How many of the claims, in order, hold the lock.
 fn count_holders(claims: &[Seen]) -> usize {
     queue::holders(claims.iter().map(|seen| seen.entry.mode))
 }
 
+/// Whether the number comes from the end of the counter: see [`lock_node`](super::lock_node).
 fn has_ended(entry: &Entry) -> bool {
     CounterAge::of(entry.number) == CounterAge::Ended
 }
@@ -137,6 +149,7 @@ pub(super) async fn list(context: &Context, prefix: &str) -> Result<Vec<LockView
         Err(failure) if failure.is(refusal::NO_NODE) => Vec::new(),
         Err(failure) => return Err(context.explain(&failure)),
     };
+    // In order of name. A child whose name does not decode was not created by us.
     let names: BTreeSet<Name> = children
         .iter()
         .filter_map(|child| keys::name_of(child))
@@ -147,6 +160,9 @@ pub(super) async fn list(context: &Context, prefix: &str) -> Result<Vec<LockView
 }
 
 /// Deletes the node of the holder with this token, and leaves it a note about the reason.
+///
+/// Both are one step on the server, which depends on the version of the lock's node: of two
+/// operators at once the second one looks again, and finds the holder gone.
 pub(super) async fn break_hold(
     context: &Context,
     name: &Name,

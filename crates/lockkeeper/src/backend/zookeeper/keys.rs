@@ -1,4 +1,13 @@
 //! From a lock's name to its node, and back.
+//!
+//! ```text
+//!   root /locks, name orders       /locks/orders
+//!   root /locks, name orders/42    /locks/orders%2F42
+//!   no root,     name zookeeper    /%7Aookeeper
+//! ```
+//!
+//! The mapping is injective, and its results are ordinary path elements: another library uses the lock
+//! by its path.
 
 use crate::backend::Name;
 use crate::backend::support::percent;

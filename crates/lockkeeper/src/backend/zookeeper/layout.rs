@@ -29,6 +29,7 @@ pub enum Layout {
     Latch,
 }
 
+/// Every layout, to recognise a node of another one.
 const ALL: [Layout; 3] = [Layout::Curator, Layout::Kazoo, Layout::Latch];
 
 /// The text before the number, and the mode that it stands for.
@@ -59,6 +60,8 @@ pub(super) struct Entry {
 impl Layout {
     /// The name of the node of `claim`, without the number that ZooKeeper appends.
     pub(super) fn name_without_number(self, claim: &Claim) -> String {
+        // A claim of a read-write lock that writes is a writer to Curator, and a lock is a mutex:
+        // Curator's two recipes do not see each other's nodes, so neither may ours be mixed up.
         let marker = match (self, claim.mode, claim.primitive == Primitive::RwLock) {
             (Self::Curator, Mode::Shared, _) => "__READ__".to_owned(),
             (Self::Curator, Mode::Exclusive, true) => "__WRIT__".to_owned(),
@@ -84,6 +87,7 @@ impl Layout {
         }
     }
 
+    /// The markers of this layout.
     fn markers(self) -> &'static [(&'static str, Mode)] {
         match self {
             Self::Curator => CURATOR,
@@ -147,6 +151,7 @@ impl Layout {
 ///
 /// `None` for a node that belongs to none: with other libraries, one lock may be below another.
 fn recipe_of(node: &str) -> Option<&'static str> {
+    // Ten digits behind a separator: what a sequential node of any recipe looks like.
     let is_numbered = || {
         let (start, number) = node.split_at_checked(node.len().checked_sub(10)?)?;
         let is_one = start.ends_with(['-', '_']) && number.bytes().all(|c| c.is_ascii_digit());
@@ -182,6 +187,8 @@ fn may_be_doubled(marker: &str) -> bool {
     matches!(marker, "__READ__" | "__WRIT__")
 }
 
+/// Takes a node's name apart: its mode, its number and the marker before it. A number has at least
+/// ten digits, as ZooKeeper pads it; it is negative where the counter has overflown.
 fn read<'m>(node: &str, markers: &'m [(&str, Mode)]) -> Option<(Mode, i32, &'m str)> {
     markers.iter().find_map(|(marker, mode)| {
         let (start, number) = node.rsplit_once(marker)?;

@@ -1,4 +1,9 @@
 //! A held claim: one node.
+//!
+//! The lease sends its own requests and waits for them. Beside it the session's driver looks after the
+//! node ([`cleanup`](super::cleanup)): it deletes the node when the claim expires, tells of its loss,
+//! and finishes a release whose answer does not come. The session keeps the two apart: a node that is
+//! being released is left alone by the driver until the release has failed.
 
 use super::client::{Failure, Request, refusal};
 use super::context::Context;
@@ -86,6 +91,7 @@ impl ZooKeeperLease {
     /// Deletes the node: whether it existed. After an error it may still exist, but not for long:
     /// the driver sees to that.
     async fn delete(&mut self) -> Result<bool, Failure> {
+        // First, or the event of our own deletion could be taken for a loss.
         self.session.releasing(self.id);
         let mut again = std::mem::replace(&mut self.release_sent, true);
         let mut deleted = self.delete_once().await;
@@ -106,6 +112,7 @@ impl ZooKeeperLease {
         }
     }
 
+    /// Sends one deletion: whether there was a node to delete.
     async fn delete_once(&self) -> Result<bool, Failure> {
         let HeldNode { parent, path, .. } = &self.node;
         let deleted = match self.node.ownership {
@@ -150,6 +157,7 @@ impl ZooKeeperLease {
             Ownership::ParentVersion(_) => node::conflict(&self.node.parent, &children),
         };
         let intruder = problem.as_ref().and_then(|problem| problem.detail("node"));
+        // The same node at two renewals in a row.
         let before = std::mem::replace(&mut self.intruder, intruder.map(str::to_owned));
         if intruder.is_none() || before.as_deref() != intruder {
             return None;
@@ -160,8 +168,13 @@ impl ZooKeeperLease {
 
 #[async_trait]
 impl Lease for ZooKeeperLease {
+    /// Asks the leader for the node, and for its siblings in the same round trip.
+    ///
+    /// Nothing is written: the node lives with its session, and what a renewal proves is that the
+    /// leader still has both. The ttl is kept on our side.
     async fn renew(&mut self) -> Result<Standing> {
         let HeldNode { parent, path, czxid, .. } = &self.node;
+        // Before the request is sent: validity never counts from an answer.
         let sent = Moment::now();
         let requests = [Request::exists(path, false), Request::children(parent)];
         let [found, listed] = self.session.call_all_synced(path, requests).await;
@@ -187,6 +200,7 @@ impl Lease for ZooKeeperLease {
         }
     }
 
+    /// Deletes the node. That alone wakes the next claim in the queue.
     async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         let existed = self.delete().await.map_err(|failure| failure.explain(&self.shown))?;
         self.restart_counter_if_late().await;
@@ -197,6 +211,7 @@ impl Lease for ZooKeeperLease {
         self.session.set_alarm(self.id, alarm);
     }
 
+    /// Written to the node by the driver, if it lasts.
     fn guards_changed(&mut self, guards: usize) {
         let record = record::with_count(&self.node.record, guards);
         self.session.set_guards(self.id, guards, record);

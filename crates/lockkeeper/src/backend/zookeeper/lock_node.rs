@@ -6,6 +6,13 @@
 //! counter is made to start over long before. The node is deleted and created again in one step,
 //! which ZooKeeper does only while it has no children. Fencing tokens are transaction numbers, and
 //! go on growing.
+//!
+//! ```text
+//!   0 ───────────── 2^30 ─────────── 5·2^28 ─────────── 3·2^29 ──────── 2^31
+//!        Young              Late              Closing            Ended
+//!                    the last release    waiting claims     no claim is
+//!                    starts it over      leave              granted
+//! ```
 
 use super::client::{Access, Failure, NodeKind, Request, refusal};
 use super::keys;
@@ -75,6 +82,8 @@ pub(super) async fn create(session: &Session, path: &str, access: Access) -> Res
     Err(Failure::Unanswered("nodes that are made for a lock vanish at once".into()))
 }
 
+/// Sends the creation of all of them in one round trip. The answer for each says something about the
+/// one above it, too.
 async fn create_once(session: &Session, path: &str, access: Access) -> Result<Created, Failure> {
     let nodes = keys::ancestors(path).chain([path]);
     let create = |node| Request::create(node, &[], NodeKind::Container, access);

@@ -1,5 +1,17 @@
 #![doc = include_str!("../../../docs/zookeeper.md")]
 
+// The rooms of this folder. Nothing here refers back to this file.
+//
+//   options ─► context ─► recipes (fair, barging, ephemeral) ─► lease
+//                 │               │                               │
+//                 │               └──► session ◄──────────────────┘
+//                 │                      │  cleanup: nodes we own, and what is due about each
+//                 │                      │  gone: nodes known to be gone
+//                 └──► client ◄──────────┘  sessions, requests, watches; no word of locks
+//
+//   keys, layout, record, break_note: what is written in ZooKeeper, pinned by tests
+//   lock_node: the lock's own node; inspect: list, show, break
+//
 mod barging;
 mod break_note;
 mod cleanup;
@@ -40,6 +52,9 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Opens a session with the ensemble.
+///
+/// # Errors
+/// Options that make no sense, a server that cannot be reached, or credentials that it refuses.
 async fn open(options: ZooKeeperOptions, background: &Background) -> Result<Arc<dyn Backend>> {
     let connect = options.connect_options()?;
     let context = Context {
@@ -61,6 +76,7 @@ struct ZooKeeper(Context);
 
 #[async_trait]
 impl Backend for ZooKeeper {
+    /// What the recipe promises, less what the layout has no node names for.
     fn capability(&self) -> Capability {
         let capability = match self.0.recipe {
             ZooKeeperRecipe::Fair => ZOOKEEPER_FAIR,
@@ -73,6 +89,12 @@ impl Backend for ZooKeeper {
         Capability { permits, shared, ..capability }
     }
 
+    /// One attempt in each session until there is an outcome.
+    ///
+    /// A session that ends under an attempt takes the claim's node with it, so nothing is in doubt
+    /// and the next attempt begins from nothing. After any other failure the node may exist: the
+    /// driver deletes it, and the engine calls [`withdraw`](Self::withdraw) as well, which does not
+    /// depend on this session.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let context = &self.0;
         loop {
@@ -107,6 +129,7 @@ impl Backend for ZooKeeper {
         }
     }
 
+    /// Looks for the claim's node by name, in whatever session, and deletes it.
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let session = self.0.session().await?;
         let withdrawn = self.withdraw_from(&session, claim).await;
@@ -134,6 +157,7 @@ impl Backend for ZooKeeper {
 }
 
 impl ZooKeeper {
+    /// As [`withdraw`](Backend::withdraw), in one session.
     async fn withdraw_from(&self, session: &Session, claim: &Claim) -> Result<(), Failure> {
         match self.0.recipe {
             ZooKeeperRecipe::Fair | ZooKeeperRecipe::Barging => {

@@ -1,4 +1,8 @@
 //! What a `zookeeper://` URL says, or a program in its place.
+//!
+//! Nothing here touches the network. Whatever can be refused without a server is refused here, by
+//! [`read`](ZooKeeperOptions::read) for URLs and again by [`open`](super::open) for options that a
+//! program has filled in.
 
 use super::client::{Access, ConnectOptions, Tls};
 use super::layout::Layout;
@@ -18,6 +22,7 @@ const KNOWN: &[&str] =
 
 /// Where the locks' nodes are unless the URL has a path.
 const ROOT: &str = "/lockkeeper";
+/// Where a server listens unless the URL has a port.
 const PORT: u16 = 2181;
 
 /// How a lock is made of nodes.
@@ -96,6 +101,11 @@ impl ZooKeeperOptions {
         }
     }
 
+    /// What a URL says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for an option that is unknown or makes no
+    /// sense, and for TLS files that cannot be read.
     pub(crate) fn read(address: &Address) -> Result<Self> {
         address.only_options(&[KNOWN, TLS])?;
         let option = |name: &str| address.options.get(name).map(String::as_str);
@@ -139,6 +149,9 @@ impl ZooKeeperOptions {
     }
 
     /// The root without a slash at its end: empty for the top of the tree.
+    ///
+    /// # Errors
+    /// For a root that is no absolute path of a node.
     pub(super) fn normalised_root(&self) -> Result<String> {
         let root = self.root.trim_end_matches('/');
         let bad = |part: &str| part.is_empty() || part == "." || part == "..";
@@ -150,6 +163,8 @@ impl ZooKeeperOptions {
     }
 
     /// Who may use the nodes.
+    /// Nodes of a user are that user's alone unless the options say otherwise: a password in the URL
+    /// that protected nothing would be a surprise.
     pub(super) fn effective_access(&self) -> Result<Access> {
         match (self.access, &self.credentials) {
             (Some(Access::Open), _) | (None, None) => Ok(Access::Open),
@@ -161,6 +176,8 @@ impl ZooKeeperOptions {
     }
 
     /// What the client needs to know of it.
+    /// Sets TLS up, so that certificates which cannot be used are reported before a connection is
+    /// tried.
     pub(super) fn connect_options(&self) -> Result<ConnectOptions> {
         if self.hosts.is_empty() {
             return Err(config("zookeeper:// needs a host: write zookeeper://host:2181"));
@@ -179,6 +196,7 @@ impl ZooKeeperOptions {
     }
 }
 
+/// The recipe with this name in a URL.
 fn recipe(name: &str) -> Result<ZooKeeperRecipe> {
     match name {
         "fair" => Ok(ZooKeeperRecipe::Fair),

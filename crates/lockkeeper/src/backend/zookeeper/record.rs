@@ -29,6 +29,7 @@ pub(super) struct Record {
 
 /// The record of a claim that is valid for this long at a time, with one guard.
 pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
+    // The record is read line by line, so the identity must be one line.
     let identity = claim.identity.replace(['\n', '\r'], " ");
     let (id, owner, ttl, note) = (claim.id, &claim.owner, valid_for.as_millis(), &claim.note);
     format!("{identity}\nclaim {id}\nowner {owner}\nttl {ttl}\nnote {note}")
@@ -36,6 +37,7 @@ pub(super) fn write(claim: &Claim, valid_for: Duration) -> String {
 
 /// The record of a claim that this many guards share, where `alone` is its record with one.
 pub(super) fn with_count(alone: &str, count: usize) -> String {
+    // Before the note, which is the fifth line of a record without a count.
     match alone.match_indices('\n').nth(3) {
         Some((end, _)) if count > 1 => {
             let (head, note) = alone.split_at(end);
@@ -70,6 +72,7 @@ impl Record {
         })
     }
 
+    /// Reads a record that [`write`] wrote; `None` for anything else.
     fn ours(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');
         let identity = lines.next()?.to_owned();

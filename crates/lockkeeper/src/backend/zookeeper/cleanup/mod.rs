@@ -10,6 +10,14 @@
 //!
 //! The table itself does no I/O. [`OwnedNodes::take_due`] says which [`Action`]s are due, and
 //! [`observer`] turns them into requests and draws the conclusions from the answers.
+//!
+//! Who calls it, always under the session's lock:
+//!
+//! ```text
+//!   recipes, leases ──► enter, created, hold, renewed, releasing, delete_soon, forget
+//!   the driver ───────► take_due, and what its answers say
+//!   the connection ───► disconnected, ended
+//! ```
 
 mod node;
 pub(super) mod observer;
@@ -56,6 +64,7 @@ pub(super) enum Action {
 impl OwnedNodes {
     /// A node is about to be created below `parent`, with a name that starts with `prefix`.
     pub(super) fn enter(&mut self, id: ClaimId, parent: &str, prefix: Option<&str>) {
+        // A claim that is attempted again, in the same session, keeps its id and starts over.
         if let Some(before) = self.nodes.insert(id, OwnedNode::requested(parent, prefix)) {
             self.unlist(id, &before);
         }
@@ -121,6 +130,7 @@ impl OwnedNodes {
         let Role::Held { expires, .. } = node.role else { return };
         let (written, due) = node.guards.as_ref().map_or((1, None), |c| (c.written, c.due));
         let due = due.unwrap_or_else(|| Moment::now() + WRITE_AFTER);
+        // A count that changed back before it was written need not be written at all.
         let due = (guards != written).then_some(due);
         node.guards = Some(GuardCount { guards, record, written, due });
         let next = node.due.unwrap_or(expires).min(node.next_look(expires));

@@ -1,5 +1,25 @@
 //! Looks after the owned nodes in step with the session: due actions become requests, and answers
 //! become conclusions.
+//!
+//! How a node ends that must go, by what is known of it:
+//!
+//! ```text
+//!   name known           Delete ───────────────► gone: forget
+//!   only its prefix      Find ──► found: Delete
+//!                             └─► not found: forget (it was never created)
+//!   recipe=ephemeral     ParentVersion, Identify ──► ours: delete if the version is the same, look again
+//!                                               └──► not ours: forget
+//! ```
+//!
+//! How a held claim learns of its loss:
+//!
+//! ```text
+//!   Watch ──► event: deleted ──► Explain (read the parent's note) ──► ring the alarm
+//!         └─► no such node ────►
+//! ```
+//!
+//! Every request here may be lost with its connection. That needs no handling: the action is due again
+//! a second later, or at once with the next connection.
 
 use super::super::break_note;
 use super::super::client::{
@@ -68,6 +88,7 @@ impl Observer for Nodes {
         self.owned.next_due()
     }
 
+    /// Sends the first request of every action that is due.
     fn tick(&mut self, now: Moment, outgoing: &mut Outgoing<'_, Purpose>) {
         for action in self.owned.take_due(now) {
             match action {
@@ -99,6 +120,7 @@ impl Observer for Nodes {
         }
     }
 
+    /// Takes note of a node that went, and looks after it if it is the node of a held claim.
     fn event(&mut self, event: &NodeEvent, outgoing: &mut Outgoing<'_, Purpose>) {
         let is_deleted = event.change == Change::Deleted;
         if is_deleted {
@@ -166,16 +188,20 @@ impl Observer for Nodes {
         None
     }
 
+    /// Held claims are in jeopardy from here on: whether their nodes exist cannot be known until
+    /// there is a connection again.
     fn disconnected(&mut self) -> Vec<Afterwards> {
         let endanger = |alarm: Alarm| -> Afterwards { Box::new(move || alarm.endanger()) };
         self.owned.disconnected().into_iter().map(endanger).collect()
     }
 
+    /// Held claims are lost: their nodes went with the session.
     fn ended(&mut self) -> Vec<Afterwards> {
         let ring = |alarm: Alarm| -> Afterwards { Box::new(move || alarm.ring(LossReason::Gone)) };
         self.owned.ended().into_iter().map(ring).collect()
     }
 
+    /// A session that owns no node is of no use to anyone.
     fn is_idle(&self) -> bool {
         self.owned.is_empty()
     }

@@ -1,4 +1,6 @@
 //! What ZooKeeper answers, and the events that it sends unasked.
+//!
+//! An answer whose body makes no sense counts as no answer at all: what the server did is not known.
 
 use super::error::{Failure, refusal};
 use super::jute::{Reader, Stat};
@@ -31,6 +33,7 @@ impl AclList {
 pub(crate) struct Answer(pub(super) Vec<u8>);
 
 impl Answer {
+    /// Reads a body. What is behind the part that is read is ignored: newer servers may send more.
     fn read<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Option<T>) -> Result<T, Failure> {
         read(&mut Reader(&self.0))
             .ok_or_else(|| Failure::Unanswered("its answer makes no sense".into()))
@@ -91,12 +94,17 @@ impl Answer {
 
 /// Something happened to a watched node.
 #[derive(Debug, PartialEq, Eq)]
+///
+/// It says that there was a change, not what the node looks like now: further changes are not
+/// reported until the node is watched again.
 pub(crate) struct NodeEvent {
     pub(crate) path: String,
     pub(crate) change: Change,
 }
 
 impl NodeEvent {
+    /// Reads the body of an event. Its type is not looked at beyond whether the node was deleted, and
+    /// the state of the connection in it says nothing that the connection itself does not.
     pub(super) fn read(mut reader: Reader<'_>) -> Option<Self> {
         const DELETED: i32 = 2;
         let (kind, _state) = (reader.int()?, reader.int()?);

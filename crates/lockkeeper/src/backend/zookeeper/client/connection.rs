@@ -1,4 +1,17 @@
 //! One connection to one server: TCP, TLS, and the protocol's handshake.
+//!
+//! ```text
+//!   client                                       server
+//!     │ last zxid seen, timeout, session id, password │    zero id: a new session
+//!     ├──────────────────────────────────────────────►│
+//!     │◄──────────────────────────────────────────────┤    timeout, session id, password
+//!     │ auth digest user:password                     │    where there are credentials
+//!     ├──────────────────────────────────────────────►│
+//!     │◄──────────────────────────────────────────────┤
+//! ```
+//!
+//! The server decides on the timeout, and may answer with another session id than asked for: then the
+//! session that we had is over.
 
 use super::error::Failure;
 use super::jute::{Packet, Reader};
@@ -47,6 +60,7 @@ impl fmt::Debug for ConnectOptions {
 pub(super) struct SessionKey {
     /// Zero for a session that is yet to be opened.
     pub(super) id: i64,
+    /// Made by the server; without it, anyone who guesses the id could take the session over.
     password: Vec<u8>,
     /// As granted by the server.
     pub(super) timeout: Duration,
@@ -70,6 +84,7 @@ pub(super) enum Writer {
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) options: ConnectOptions,
+    /// The index of the server to connect to next, modulo their number.
     next: AtomicUsize,
 }
 
@@ -121,6 +136,7 @@ impl Connector {
         self.next.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Connects to one server.
     async fn open(
         &self,
         host: &str,
@@ -129,6 +145,7 @@ impl Connector {
         last_seen: i64,
     ) -> Result<(Connection, SessionKey), HandshakeError> {
         let stream = TcpStream::connect((host, port)).await?;
+        // Requests are small and awaited: waiting for more of them to fill a segment costs time.
         stream.set_nodelay(true)?;
         let Some(tls) = &self.options.tls else {
             let (mut reader, mut writer) = stream.into_split();
@@ -143,6 +160,7 @@ impl Connector {
         Ok((Connection { reader: Box::new(reader), writer }, key))
     }
 
+    /// Opens a session or resumes it, and logs in.
     async fn handshake(
         &self,
         reader: &mut (impl AsyncRead + Unpin + Send),
@@ -207,6 +225,8 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
+/// One packet of the handshake. Read exactly, with nothing buffered beyond it: what follows is the
+/// driver's to read.
 async fn packet(reader: &mut (impl AsyncRead + Unpin + Send)) -> io::Result<Vec<u8>> {
     /// Far above any handshake: a server of another kind may send anything.
     const LONGEST: u32 = 1 << 16;

@@ -5,6 +5,14 @@
 //! next to the requests it serves; when that runtime ends, the driver is dropped with it and the
 //! next caller starts another ([`Session::connected_within`](super::session::Session)). A driver
 //! that has been replaced notices that the number in the state is not its own, and stops.
+//!
+//! One turn of [`serve`](Driver::serve): do what is due, send what callers could not send themselves,
+//! then wait for whatever comes first: bytes from the server, a caller with something to do, or the
+//! moment at which something is due again.
+//!
+//! A server that is silent for longer than a request may take has lost its connection, even if TCP does
+//! not say so yet: [`tick`](Driver::tick) gives the connection up, and the loop in
+//! [`run`](Driver::run) makes another.
 
 use super::answers::{Answer, NodeEvent};
 use super::connection::{Connection, Writer};
@@ -42,6 +50,7 @@ pub(super) fn start<O: Observer>(
     runtime.spawn(driver.run(connection));
 }
 
+/// One driver. Its number tells it from those before and after it.
 struct Driver<O: Observer> {
     inner: Arc<Inner<O>>,
     number: u64,
@@ -56,6 +65,7 @@ enum Done {
 }
 
 impl<O: Observer> Driver<O> {
+    /// Serves one connection after another until the session is over or another driver is in charge.
     async fn run(self, mut connection: Option<Connection>) {
         loop {
             let mut current = match connection.take() {
@@ -71,6 +81,7 @@ impl<O: Observer> Driver<O> {
                 Err(error) => {
                     let session = self.inner.key.id;
                     tracing::debug!(session, %error, "the connection to ZooKeeper broke");
+                    // A server whose connection broke may be going down, or be cut off from the rest.
                     self.inner.connector.skip_server();
                     let mut state = self.inner.state();
                     if !self.is_in_charge(&state) {
@@ -84,11 +95,15 @@ impl<O: Observer> Driver<O> {
         }
     }
 
+    /// Whether no other driver was started since. Asked under the lock, before anything is changed.
     fn is_in_charge(&self, state: &State<O>) -> bool {
         state.driver == self.number
     }
 
     /// Connects again; `None` when the session is over or another driver is in charge.
+    ///
+    /// It goes on for as long as the session is needed, since the server may keep the session for
+    /// longer than its timeout: while there is no leader, no session ends.
     async fn reconnect(&self) -> Option<Connection> {
         let (inner, begin) = (&self.inner, Moment::now());
         let options = &inner.connector.options;
@@ -148,6 +163,7 @@ impl<O: Observer> Driver<O> {
             }
             tokio::select! {
                 biased;
+                // Answers first: they may make the other two pointless.
                 read = connection.reader.read_buf(inbox.buffer()) => {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -174,6 +190,7 @@ impl<O: Observer> Driver<O> {
             return Ok((Some(Done::Replaced), now));
         }
         let timeout = inner.connector.options.timeout;
+        // Answers come in order, so the oldest request stands for all of them.
         let silent = state.pipeline.oldest().map(|sent| sent + timeout);
         if silent.is_some_and(|end| end <= now) {
             return Err(io::ErrorKind::TimedOut.into());
@@ -184,6 +201,8 @@ impl<O: Observer> Driver<O> {
             state.pipeline.put(Request::close(), Reply::Nobody);
             Done::Closed
         });
+        // Any request shows the server that the session is alive, so a heartbeat is needed only
+        // after a pause.
         let heartbeat = inner.key.timeout / HEARTBEATS;
         if state.pipeline.last_sent().is_none_or(|sent| sent + heartbeat <= now) {
             state.pipeline.ping();
@@ -207,6 +226,7 @@ impl<O: Observer> Driver<O> {
                     writer.writable().await?;
                 }
             }
+            // Taken out under the lock and written outside of it: the write may have to wait.
             Writer::Driven(writer) => {
                 let outgoing = self.inner.state().pipeline.take_outgoing();
                 if !outgoing.is_empty() {
@@ -218,6 +238,7 @@ impl<O: Observer> Driver<O> {
         Ok(())
     }
 
+    /// Whether there is more to send than the socket takes at the moment.
     fn has_more(&self) -> io::Result<bool> {
         let mut state = self.inner.state();
         Ok(self.is_in_charge(&state) && !state.pipeline.push()?)
@@ -228,6 +249,7 @@ impl<O: Observer> Driver<O> {
     fn receive(&self, packet: &[u8]) -> io::Result<()> {
         let mut reader = Reader(packet);
         let header = (reader.int(), reader.long(), reader.int());
+        // Without a header nothing can be said about the bytes that follow either.
         let (Some(xid), Some(zxid), Some(code)) = header else {
             return Err(io::Error::other("an answer without a header"));
         };
@@ -244,12 +266,15 @@ impl<O: Observer> Driver<O> {
             }
             return Ok(());
         }
+        // An event carries no transaction number; every answer does.
         state.last_seen = state.last_seen.max(zxid);
         if xid < 0 {
             state.pipeline.pong();
             return Ok(());
         }
         let (reply, sent) = state.pipeline.answered(xid)?;
+        // Only a success proves that the leader knows the session: a follower refuses some requests
+        // by itself.
         if code == 0 {
             state.leader_answered = state.leader_answered.max(sent);
         }

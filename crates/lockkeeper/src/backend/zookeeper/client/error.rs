@@ -1,4 +1,7 @@
 //! Why a request failed, and the library's error for it.
+//!
+//! The texts are for the person who runs the program: they say what happened and what to do next, and
+//! name the server by its URL without secrets.
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Bytes as they arrive, packets as they are complete.
+//!
+//! TCP knows no packets: a read may end in the middle of one, or bring several. Every packet of the
+//! protocol begins with its length in four bytes.
 
 use std::io;
 
@@ -24,6 +27,7 @@ impl Inbox {
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let rest = &self.bytes[self.read..];
         let Some((length, rest)) = rest.split_first_chunk() else { return Ok(None) };
+        // A negative length becomes one that is too long.
         let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         if length > LONGEST {
             return Err(io::Error::other("an answer that is too long"));

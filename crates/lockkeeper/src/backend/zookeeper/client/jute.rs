@@ -1,4 +1,15 @@
 //! Jute, the encoding of ZooKeeper's protocol: big-endian numbers, and texts behind their length.
+//!
+//! | | encoding |
+//! |---|---|
+//! | int, long | 4 or 8 bytes |
+//! | bool | one byte |
+//! | buffer, string | its length as an int, then its bytes; a length of -1 is a null |
+//! | vector | its length as an int, then its elements |
+//!
+//! A packet is its length as an int, then a header, then a body. The header of a request is a number
+//! that the answer repeats (`xid`) and an operation code; that of an answer is the number, the last
+//! transaction that the server has seen (`zxid`) and an error code.
 
 /// A packet that is being encoded, with room for its length in front.
 #[derive(Debug, Clone)]
@@ -69,6 +80,7 @@ impl Packet {
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// The next `N` bytes.
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -99,11 +111,14 @@ impl<'a> Reader<'a> {
         Some(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
+    /// A vector of strings. Its length is not trusted: each element is read before the next, so that
+    /// a wrong length ends with the packet and reserves no memory.
     pub(super) fn texts(&mut self) -> Option<Vec<String>> {
         let count = self.int()?.max(0);
         (0..count).map(|_| self.text()).collect()
     }
 
+    /// Reads the fields in the order of the protocol, those that nobody uses included.
     pub(super) fn stat(&mut self) -> Option<Stat> {
         let (czxid, _mzxid, ctime, _mtime) =
             (self.long()?, self.long()?, self.long()?, self.long()?);

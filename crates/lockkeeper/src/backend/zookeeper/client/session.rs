@@ -3,6 +3,16 @@
 //! The session outlives its connections. When one breaks, the driver makes another and resumes the
 //! session on it; requests that were in flight fail with [`Failure::Unanswered`], and what may be
 //! sent again is sent again by [`call`](Session::call).
+//!
+//! Three ways to ask, by what a repetition would do:
+//!
+//! | | sent again | for |
+//! |---|---|---|
+//! | [`call_once`](Session::call_once) | never | what must know whether *this* request did it |
+//! | [`call`](Session::call) | once | idempotent requests |
+//! | [`call_synced`](Session::call_synced) | once | reads that must not be older than the call |
+//!
+//! [`send`](Session::send) and [`answer`](Session::answer) are for requests that share a round trip.
 
 use super::answers::Answer;
 use super::connection::{Connector, SessionKey};
@@ -41,6 +51,8 @@ impl Facts<'_> {
 
 impl<O: Observer> Session<O> {
     /// Opens a new session; its driver runs on the caller's runtime.
+    /// The first connection is made before there is a session object: a wrong host or password is
+    /// reported to the caller and not retried.
     pub(super) async fn open(connector: &Arc<Connector>) -> Result<Self, Failure> {
         let (connection, key) = connector.connect(&SessionKey::default(), 0).await?;
         let inner = Arc::new(Inner::new(connector.clone(), key));
@@ -48,6 +60,7 @@ impl<O: Observer> Session<O> {
         Ok(Self(inner))
     }
 
+    /// The server's number for it, which is in the metadata of its ephemeral nodes.
     pub(crate) fn id(&self) -> i64 {
         self.0.key.id
     }
@@ -64,6 +77,7 @@ impl<O: Observer> Session<O> {
         self.0.key.timeout / 2
     }
 
+    /// Whether it ended. Requests then fail with [`Failure::SessionEnded`] for ever.
     pub(crate) fn is_over(&self) -> bool {
         self.0.phase() == Phase::Over
     }
@@ -150,6 +164,7 @@ impl<O: Observer> Session<O> {
         }
     }
 
+    /// One round trip: the `sync`, then the requests. An error is one that concerns all of them.
     async fn call_all_once<const N: usize>(
         &self,
         path: &str,

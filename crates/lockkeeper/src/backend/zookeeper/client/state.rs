@@ -1,4 +1,8 @@
 //! What a session's handle and its driver share, behind one lock.
+//!
+//! The rule that keeps it free of deadlocks: nothing that could call back is called under the lock. A
+//! caller's answer is sent after it is released, and what an observer wants called is collected as
+//! [`Afterwards`] and [run] then.
 
 use super::connection::{Connector, SessionKey};
 use super::error::Failure;
@@ -94,6 +98,7 @@ impl<O: Observer> Inner<O> {
         self.phase.subscribe()
     }
 
+    /// Called with the state locked, so that phases and state change in the same order.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.phase.send_replace(phase);
     }
@@ -123,6 +128,8 @@ impl<O: Observer> Inner<O> {
             return Vec::new();
         }
         self.set_phase(Phase::Connecting);
+        // Callers learn that their requests were not answered, watchers that they may have missed
+        // something, the observer that everything it knew is in doubt.
         state.pipeline.disconnect(&Failure::Unanswered("the connection broke".into()));
         state.watchers.disconnected();
         state.observer.disconnected()

@@ -1,4 +1,7 @@
 //! TLS to ZooKeeper.
+//!
+//! ZooKeeper has no STARTTLS: a port speaks either plain text or TLS, and the handshake of the protocol
+//! comes after that of TLS. Certificates are checked against the host's name as the URL spells it.
 
 use crate::backend::TlsOptions;
 use crate::backend::support::options::config;
@@ -28,6 +31,7 @@ impl Tls {
                     roots.add(certificate).map_err(|error| unusable().caused_by(error))?;
                 }
             }
+            // Not all of a system's certificates need to be usable, but some must be.
             None => {
                 let found = rustls_native_certs::load_native_certs();
                 let (added, _) = roots.add_parsable_certificates(found.certs);
@@ -68,11 +72,13 @@ impl Tls {
     }
 }
 
+/// Every certificate in a PEM text.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
     read.map_err(|error| unusable().caused_by(error.to_string()))
 }
 
+/// The text does not quote what was given: it may be a private key.
 fn unusable() -> Error {
     config("a certificate or key that is given for TLS cannot be used")
 }

@@ -1,4 +1,10 @@
 //! A caller's watch on one or more nodes.
+//!
+//! A watch is set on the server by a read of the node with the watch flag ([`Request`]), and is
+//! registered here to hear of the event. Dropping the `Watch` leaves the server's half in place: its
+//! event is then delivered to nobody.
+//!
+//! [`Request`]: super::requests::Request
 
 use super::observer::Observer;
 use super::session::Session;

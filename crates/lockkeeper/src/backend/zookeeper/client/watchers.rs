@@ -20,6 +20,7 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     by_path: HashMap<String, Vec<(u64, mpsc::UnboundedSender<Change>)>>,
+    /// Ids are never used again, so that a late removal removes nothing of another watcher.
     last_id: u64,
 }
 
@@ -30,10 +31,12 @@ impl Watchers {
         self.last_id
     }
 
+    /// Registers a watcher of one more node.
     pub(super) fn add(&mut self, id: u64, path: &str, sender: &mpsc::UnboundedSender<Change>) {
         self.by_path.entry(path.to_owned()).or_default().push((id, sender.clone()));
     }
 
+    /// Without effect if the watcher has been notified.
     pub(super) fn remove(&mut self, id: u64, path: &str) {
         if let Some(watchers) = self.by_path.get_mut(path) {
             watchers.retain(|(other, _)| *other != id);

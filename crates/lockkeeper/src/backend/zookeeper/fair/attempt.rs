@@ -1,4 +1,9 @@
 //! The steps of one attempt at a claim: enter the queue, look at it, leave it.
+//!
+//! Every step can find that a request was not answered. Then the node's name decides what happened: it
+//! starts with the claim's id, so a listing through the leader shows whether the node was created. As
+//! long as there is patience, and the outage is not too long, the steps wait for a connection instead
+//! of failing.
 
 use super::super::client::{Failure, NodeKind, Request, Stat, refusal};
 use super::super::context::Context;
@@ -44,6 +49,7 @@ pub(super) struct Enqueued {
 }
 
 impl Enqueued {
+    /// The name of our node.
     fn node(&self) -> &str {
         node_name(&self.path)
     }
@@ -77,12 +83,16 @@ impl Attempt<'_> {
     }
 
     /// Creates our node and lists the queue: both in one round trip, where the lock's node exists.
+    ///
+    /// The node is registered before the request is sent: should this attempt fail or be dropped
+    /// anywhere below, the driver knows what to delete.
     pub(super) async fn enter(&self) -> Result<Enqueued, Stop> {
         let (layout, access) = (self.context.layout, self.context.access);
         let prefix = layout.unique_prefix(self.claim);
         self.session.enter(self.claim.id, &self.parent, Some(&prefix));
         let path = format!("{}/{}", self.parent, layout.name_without_number(self.claim));
         let record = record::write(self.claim, self.context.valid_for(self.session, self.claim));
+        // The name is the same for every retry. By it a node is found whose creation was not answered.
         let kind = NodeKind::EphemeralSequential;
         loop {
             let sent = Moment::now();
@@ -93,6 +103,7 @@ impl Attempt<'_> {
             let listed = self.session.answer(listed).await;
             match self.session.answer(created).await.and_then(|answer| answer.created()) {
                 Ok((path, stat)) => {
+                    // From here on the driver knows the node by its whole name.
                     self.session.created(self.claim.id, &path, stat.czxid);
                     let queue = Queue::default();
                     let mut enqueued = Enqueued { path, stat, record, queue, sent };
@@ -133,6 +144,8 @@ impl Attempt<'_> {
                 return Ok(None);
             };
             let path = format!("{}/{node}", self.parent);
+            // The name proves that it is ours. Its metadata are read next: the transaction that
+            // created it is the token, and the session in it says whether it will last.
             self.session.found(self.claim.id, &path);
             match self.session.call(Request::exists(&path, false)).await {
                 Ok(answer) => {
@@ -148,6 +161,9 @@ impl Attempt<'_> {
     }
 
     /// The queue in a listing of the lock's node, in which ours is called `own`.
+    ///
+    /// # Errors
+    /// When the lock has claims of another layout or recipe.
     fn queue(&self, (children, parent): (Vec<String>, Stat), own: &str) -> Result<Queue> {
         let mut entries = self.context.layout.entries(children)?;
         standing::give_way(&mut entries, own);
@@ -159,6 +175,7 @@ impl Attempt<'_> {
     pub(super) async fn list(&self) -> Result<(Moment, Option<(Vec<String>, Stat)>), Failure> {
         let begin = Moment::now();
         loop {
+            // Anew for each try: validity counts from the request that is answered.
             let sent = Moment::now();
             let request = Request::children(&self.parent);
             match self.session.call_synced(&self.parent, request).await {
@@ -221,6 +238,7 @@ impl Attempt<'_> {
     }
 
     /// Gives up our place.
+    /// A node that is gone already is as good.
     pub(super) async fn leave(&self, enqueued: &Enqueued) -> Result<Option<Grant>, Stop> {
         match self.session.call(Request::delete(&enqueued.path)).await {
             Ok(_) | Err(Failure::SessionEnded) => {}

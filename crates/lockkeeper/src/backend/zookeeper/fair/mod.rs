@@ -6,6 +6,17 @@
 //! 4. If we then know who is left, we hold the lock or wait on; otherwise list again.
 //!
 //! A release is the deletion of our node, and the next in the queue is told of it by its watch.
+//!
+//! | file | what |
+//! |---|---|
+//! | `attempt` | the single steps: enter, list, leave |
+//! | `standing` | where a claim stands in a list of nodes |
+//! | `wait` | what a waiter watches, and what it may conclude without asking |
+//! | `step_back` | what happens when the lock's counter comes to its end |
+//!
+//! The same session serves all claims of a keeper, so two of them in one queue are told of the same
+//! event once each, and what one has learned of the queue the other need not ask
+//! ([`gone`](super::gone)).
 
 mod attempt;
 mod standing;
@@ -39,12 +50,15 @@ pub(super) async fn acquire(
     let parent = context.path_of(&claim.name);
     let attempt = Attempt { context, session, claim, parent, patience, watched };
     session.connected_for(patience).await?;
+    // A claim that does not wait looks first: where the lock is held, it writes nothing.
     if patience.is_over() && attempt.is_busy().await? {
         return Ok(None);
     }
+    // The first round trip. Without contention it is also the last.
     let mut enqueued = attempt.enter().await?;
     loop {
         let standing = attempt.standing(&enqueued);
+        // Before everything else, also for a claim at the head: its number may not be unique.
         if enqueued.must_leave(&standing) {
             if !step_back::step_back(&attempt, enqueued).await? {
                 return Ok(None);
@@ -94,6 +108,7 @@ pub(super) async fn withdraw(
         Err(failure) if failure.is(refusal::NO_NODE) => Vec::new(),
         Err(failure) => return Err(failure),
     };
+    // More than one where an operator copied a node, or a lost answer was followed by a second try.
     for child in children.iter().filter(|child| child.starts_with(&prefix)) {
         match session.call(Request::delete(&format!("{parent}/{child}"))).await {
             Err(failure) if !failure.is(refusal::NO_NODE) => return Err(failure),

@@ -3,6 +3,10 @@
 //! Who holds and whom to watch is the same for every store, and decided by
 //! [`queue`](crate::backend::queue). What is special here are numbers that two nodes share: nodes
 //! that were created by hand, and Curator's writers that also read.
+//!
+//! A waiter may conclude from events alone that it is its turn only if the queue before it is *settled*:
+//! if every node before its own is known. Where a number may exist twice, a node that was not listed
+//! could stand before it, so the queue is listed again instead.
 
 use super::super::layout::Entry;
 use crate::backend::Mode;
@@ -45,6 +49,7 @@ pub(super) fn give_way(entries: &mut [Entry], own: &str) {
 
 /// How the claim with the node `own` stands.
 pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
+    // The node may have been deleted by an operator, or with an older session of ours.
     let index = entries.iter().position(|entry| entry.node == own);
     let modes: Vec<Mode> = entries.iter().map(|entry| entry.mode).collect();
     let place = index.and_then(|index| Some((index, queue::place(&modes, index)?)));
@@ -64,6 +69,7 @@ pub(super) fn standing(entries: &[Entry], own: &str) -> Standing {
 /// Whether a claim of this mode holds the lock with these claims before it. If it does with them,
 /// it does with fewer of them.
 pub(super) fn holds_behind(before: impl Iterator<Item = Mode>, mode: Mode) -> bool {
+    // All of them hold, the last one included.
     let mut length = 0;
     let holders = queue::holders(before.chain([mode]).inspect(|_| length += 1));
     holders == length

@@ -39,12 +39,14 @@ pub(super) async fn step_back(attempt: &Attempt<'_>, enqueued: Enqueued) -> Resu
         if patience.is_over() {
             return Ok(false);
         }
+        // Not in the queue any more, and waiting all the same.
         patience.queued(0);
         let mut watch = Watch::new(session, vec![parent.clone()]);
         // If setting the watch fails, its purpose is served by the next poll.
         let _ = session.call(Request::data(parent, true)).await;
         let (_, listing) = attempt.list().await?;
         let Some((children, stat)) = listing else { return Ok(true) };
+        // Another claim has had the counter start over.
         if stat.czxid != made {
             return Ok(true);
         }
@@ -72,6 +74,7 @@ pub(super) async fn step_back(attempt: &Attempt<'_>, enqueued: Enqueued) -> Resu
     }
 }
 
+/// A node of another library keeps the lock in use.
 fn obstructed(parent: &str, node: &str) -> Error {
     Error::new(
         ErrorKind::Store,
@@ -84,6 +87,7 @@ fn obstructed(parent: &str, node: &str) -> Error {
     .with("node", node)
 }
 
+/// The lock's node belongs to someone else.
 fn denied(parent: &str) -> Error {
     Error::new(
         ErrorKind::Denied,
