@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn of_several_operations_the_one_that_failed_is_reported() {
-        let failed = results(&[0, refusal::BAD_VERSION, -2]).all_done();
+        let failed = results(&[-2, refusal::BAD_VERSION, -2]).all_done();
         assert_eq!(failed, Err(Failure::Refused(refusal::BAD_VERSION)));
         assert_eq!(results(&[]).all_done(), Ok(()));
     }
