@@ -258,7 +258,7 @@ async fn to_tell_who_holds_it_no_waiter_is_read(lab: &Lab) -> Result<()> {
         tokio::spawn(async move { lock.acquire_within(PATIENT).await });
         crate::queue_of(&one, "n", number + 1).await?;
     }
-    let tap = Tap::before(server.address()).await?;
+    let tap = Tap::before(&server.address())?;
     let store = lockkeeper::open(&format!("{}?session=20s", tap.url())).await?;
     let inspector = store.inspector().context("no inspector")?;
     tap.clear();
