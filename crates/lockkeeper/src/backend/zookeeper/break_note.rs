@@ -29,6 +29,7 @@ pub(super) fn add(before: &[u8], child: &str, reason: &str) -> String {
     let (ours, theirs): (Vec<&str>, Vec<&str>) =
         before.lines().partition(|line| line.starts_with(MARK));
     let last = format!("{MARK} {child} {reason}");
+    // The data of a node is limited, and old notes are of no use: their holders are gone.
     let kept = &ours[ours.len().saturating_sub(KEPT - 1)..];
     [&theirs, kept, &[last.as_str()]].concat().join("\n")
 }

@@ -55,6 +55,7 @@ impl Context {
         if self.recipe != ZooKeeperRecipe::Ephemeral {
             return self.layout.entries(children);
         }
+        // Other children are refused where a claim is made, and passed over where one only looks.
         let only = children.into_iter().find(|child| child == SINGLE_NODE);
         let (mode, number, may_be_doubled) = (Mode::Exclusive, 0, false);
         Ok(only.map(|node| Entry { node, mode, number, may_be_doubled }).into_iter().collect())

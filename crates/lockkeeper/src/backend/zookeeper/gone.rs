@@ -104,6 +104,7 @@ impl GoneNodes {
         claims: &[Numbered],
     ) -> impl Iterator<Item = Numbered> {
         let queue = self.queues.get(parent).filter(|queue| queue.made == made);
+        // Without a queue that is known, every claim may still exist.
         let lacks = move |number| queue.is_some_and(|queue| queue.lacks(number));
         claims.iter().copied().filter(move |claim| !lacks(claim.number))
     }
@@ -122,7 +123,7 @@ impl GoneNodes {
 
 impl Queue {
     fn gone(&mut self, node: &str) {
-        // Forgetting costs a listing each for those who wait, remembering for ever would cost memory.
+        // Forgetting costs each waiter a listing, remembering for ever would cost memory.
         if self.gone.len() >= REMEMBERED {
             self.gone.clear();
         }

@@ -121,6 +121,7 @@ async fn read(
     entries: Vec<Entry>,
 ) -> Result<Vec<Seen>> {
     let node = |entry: &Entry| Request::data(&format!("{parent}/{}", entry.node), false);
+    // All in one round trip, however many there are.
     let coming = session.send_all(entries.iter().map(node).collect::<Vec<_>>());
     let mut claims = Vec::with_capacity(entries.len());
     for (entry, coming) in entries.into_iter().zip(coming) {

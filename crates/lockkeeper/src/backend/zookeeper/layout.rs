@@ -196,6 +196,7 @@ fn read<'m>(node: &str, markers: &'m [(&str, Mode)]) -> Option<(Mode, i32, &'m s
         if number.len() < 10 || !number.chars().all(plain) {
             return None;
         }
+        // A number beyond 32 bits is none of ZooKeeper's.
         let number = number.parse().ok()?;
         let permit = start.rsplit_once(PERMIT).filter(|_| *marker == "lock-");
         let of = permit.and_then(|(_, of)| of.strip_suffix('-')?.parse().ok());

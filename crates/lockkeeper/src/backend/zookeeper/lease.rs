@@ -220,6 +220,7 @@ impl Lease for ZooKeeperLease {
 
 impl Drop for ZooKeeperLease {
     fn drop(&mut self) {
+        // Nothing is sent: a drop must need no runtime.
         // Released before this, or left to run out.
         self.session.silence(self.id);
     }

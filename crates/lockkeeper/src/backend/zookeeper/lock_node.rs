@@ -31,8 +31,11 @@ const END: i32 = LATE + (1 << 29);
 /// How far a counter has come, by a number that it gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterAge {
+    /// Nothing is to be done.
     Young,
+    /// The release of the last claim starts it over.
     Late,
+    /// Claims that would have to wait leave.
     Closing,
     /// The number may not be unique, or not in order.
     Ended,

@@ -155,6 +155,7 @@ impl ZooKeeperOptions {
     pub(super) fn normalised_root(&self) -> Result<String> {
         let root = self.root.trim_end_matches('/');
         let bad = |part: &str| part.is_empty() || part == "." || part == "..";
+        // ZooKeeper would refuse these too, but with an error that does not say where they are from.
         let is_relative = !root.is_empty() && !root.starts_with('/');
         if is_relative || root.split('/').skip(1).any(bad) || root.chars().any(char::is_control) {
             return Err(config("the path of a ZooKeeper URL is a node, such as /services/locks"));

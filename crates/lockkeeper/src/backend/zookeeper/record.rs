@@ -76,6 +76,7 @@ impl Record {
     fn ours(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');
         let identity = lines.next()?.to_owned();
+        // From here on each line must be what it says, or the record is another library's.
         lines.next()?.strip_prefix("claim ")?;
         let owner = Owner::new(lines.next()?.strip_prefix("owner ")?).ok()?;
         let ttl = lines.next()?.strip_prefix("ttl ")?.parse().ok()?;

@@ -61,6 +61,7 @@ impl Nodes {
     /// The server said that the node of a claim is gone, or never existed. Returns the claim's
     /// alarm, to be dropped unlocked.
     pub(in super::super) fn forget(&mut self, id: ClaimId) -> Option<Alarm> {
+        // This keeper's waiters behind the node need not ask for it.
         if let Some((path, czxid)) = self.owned.identity(id) {
             self.gone.gone_since(path, czxid);
         }

@@ -306,7 +306,7 @@ impl<O: Observer> Driver<O> {
     }
 }
 
-/// The runtime may end under the driver; whoever needs the session next starts another one.
+/// The runtime may end under the driver; the next caller that needs the session starts another one.
 impl<O: Observer> Drop for Driver<O> {
     fn drop(&mut self) {
         let mut state = self.inner.state();

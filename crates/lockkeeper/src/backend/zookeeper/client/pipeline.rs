@@ -28,6 +28,7 @@ pub(super) enum Reply<P> {
 struct Pending<P> {
     xid: i32,
     sent: Moment,
+    /// Whether an answer proves that the leader knows the session.
     reaches_leader: bool,
     reply: Reply<P>,
 }
@@ -41,6 +42,7 @@ pub(super) struct Pipeline<P> {
     outgoing: Vec<u8>,
     pending: VecDeque<Pending<P>>,
     last_xid: i32,
+    /// When anything was sent last, for the heartbeat.
     last_sent: Option<Moment>,
     /// When the oldest heartbeat without an answer was sent.
     pinged: Option<Moment>,

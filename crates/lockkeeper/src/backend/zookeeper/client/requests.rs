@@ -77,6 +77,7 @@ impl Request {
         };
         let mut request = Self::new(code);
         request.0.text(path).bytes(data);
+        // An access control list of one entry.
         request.0.int(1).int(ALL_PERMISSIONS).text(scheme).text(id).int(flags);
         request
     }
@@ -188,6 +189,7 @@ impl Request {
         request.end_of_operations()
     }
 
+    /// Begins one of several operations, each of which has a header of its own.
     fn operation(&mut self, code: i32) -> &mut Packet {
         self.0.int(code).flag(false).int(-1)
     }

@@ -33,6 +33,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Session<O: Observer>(pub(super) Arc<Inner<O>>);
 
 /// An answer that is on its way.
+/// It fails at once when the connection breaks, so that nobody waits for an answer that cannot come.
 pub(crate) type Coming = oneshot::Receiver<Result<Answer, Failure>>;
 
 /// What the session knows at the moment of a look at its observer.
@@ -202,6 +203,8 @@ impl<O: Observer> Session<O> {
     }
 
     /// Waits until there is a connection, and makes sure that somebody works on it.
+    /// The claim of a caller whose runtime has taken the driver with it goes on here: every call
+    /// that waits for a connection also starts a driver where there is none.
     pub(crate) async fn connected_within(&self, limit: Duration) -> Result<(), Failure> {
         if self.0.phase() == Phase::Connected {
             return Ok(());
@@ -231,6 +234,7 @@ impl<O: Observer> Session<O> {
 
     /// Looks at the observer, or changes it, together with what the session knows at that moment.
     /// The driver wakes up in time for what the observer plans.
+    /// `look` runs under the session's lock: it must be short, and must not call the session.
     pub(crate) fn observe<R>(&self, look: impl FnOnce(&mut O, &Facts<'_>) -> R) -> R {
         let mut state = self.0.state();
         let now = &mut *state;
@@ -277,6 +281,9 @@ impl<O: Observer> Session<O> {
 
     /// A request was not answered in time. If nothing else is answered either, the connection is
     /// of no use, or its runtime stands still: a new driver on the caller's runtime replaces it.
+    ///
+    /// It stands still where the runtime is a current-thread one that nobody polls: the driver is
+    /// alive, and reads nothing.
     fn reconnect_if_hung(&self) {
         let inner = &self.0;
         let mut state = inner.state();

@@ -42,6 +42,7 @@ pub(super) struct State<O: Observer> {
     pub(super) observer: O,
     /// The number of the driver in charge; zero when there is none, because its runtime ended.
     pub(super) driver: u64,
+    /// How many there have been, so that no number is used twice.
     drivers: u64,
     /// The session is to be closed as soon as its observer is idle.
     pub(super) closing: bool,

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 pub(crate) struct Watch<'a, O: Observer> {
     session: &'a Session<O>,
     id: u64,
+    /// To unregister it.
     paths: Vec<String>,
     changes: mpsc::UnboundedReceiver<Change>,
 }

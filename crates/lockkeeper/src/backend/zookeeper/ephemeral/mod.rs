@@ -1,6 +1,6 @@
-//! `recipe=ephemeral`: one node, and whoever creates it first holds the lock; the others watch it.
+//! `recipe=ephemeral`: one node; the claim that creates it first holds the lock, and the others watch it.
 //!
-//! ZooKeeper deletes a node by its name, whoever created it. So that a late release cannot delete
+//! ZooKeeper deletes a node by its name, in any session. So that a late release cannot delete
 //! the next holder's node, every step that creates or deletes the node also depends on the version
 //! of the lock's own node, and the creation raises that version: it is different for each hold.
 //!
@@ -165,6 +165,7 @@ impl Attempt<'_> {
         patience: &Patience,
     ) -> Result<Option<Grant>, Stop> {
         let (session, claim, path) = (self.session, self.claim, &self.path);
+        // The record carries the claim's id, by which the node is recognised after a lost answer.
         let record = record::write(claim, self.context.valid_for(session, claim));
         let kind = NodeKind::Ephemeral;
         let create = Request::create(path, record.as_bytes(), kind, self.context.access);

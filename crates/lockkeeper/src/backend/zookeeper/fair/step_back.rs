@@ -50,8 +50,8 @@ pub(super) async fn step_back(attempt: &Attempt<'_>, enqueued: Enqueued) -> Resu
         if stat.czxid != made {
             return Ok(true);
         }
-        // Our own claims leave from a counter that has ended; whoever stays beyond the grace
-        // period is a program with another library.
+        // Our own claims leave from a counter that has ended. A node that stays beyond the grace
+        // period belongs to a program with another library.
         let stays = |node: &String| {
             layout::number_of(node).is_none_or(|number| CounterAge::of(number) == CounterAge::Ended)
         };

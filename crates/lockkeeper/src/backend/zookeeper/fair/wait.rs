@@ -70,6 +70,7 @@ struct Waiter<'a> {
     /// The path of its own node.
     own: &'a str,
     parent: &'a str,
+    /// The transaction that created `parent`, which tells it from one that is created again.
     made: i64,
     /// The claims before it when it looked, and itself. Not the whole queue: with many waiters,
     /// each of them would keep all the others.
