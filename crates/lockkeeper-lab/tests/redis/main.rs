@@ -1,5 +1,6 @@
 //! What `redis://` promises beyond the contract: on servers that fail, forget and are full.
 
+mod abilities;
 mod cluster;
 mod connections;
 mod failover;
@@ -29,12 +30,13 @@ const PATIENT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(30);
 /// What a user needs, as the documentation says it.
 const RIGHTS: &str = "~lockkeeper:* &lockkeeper:* +@read +@write +@scripting +@pubsub +@connection +config|get +role \
-                      +wait +time +cluster|slots +asking";
+                      +wait +time +info +cluster|slots +asking";
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let cases = [
         reaching::CASES,
+        abilities::CASES,
         connections::CASES,
         messages::CASES,
         passing::CASES,

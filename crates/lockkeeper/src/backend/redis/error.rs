@@ -1,19 +1,37 @@
-//! What a failed command means.
+//! What a failed command means: to the client, which may try again, and to the caller.
+//!
+//! | what happened | the client | the caller gets |
+//! |---|---|---|
+//! | connection refused, closed, reset | connects again, once | `Unavailable` |
+//! | no answer in time | drops the connection, does not repeat | `Unavailable` |
+//! | `READONLY`, `MASTERDOWN`, `UNBLOCKED`: demoted | connects again, once | `Unavailable` |
+//! | `LOADING`, `CLUSTERDOWN`, `TRYAGAIN`, a slot that moves | in a cluster, tries for a while | `Unavailable` |
+//! | `NOSCRIPT` | sends the script itself | – |
+//! | `NOAUTH`, `WRONGPASS`, `NOPERM` | – | `Denied` |
+//! | `WRONGTYPE`, or our own `FOREIGN` | – | `Store`: the key holds something else |
+//! | `OOM`, `MISCONF` | – | `Store`: what to do about it |
+//! | a certificate that is not trusted, or none shown | – | `Unavailable` or `Denied`, with the option to set |
+//!
+//! `Unavailable` is what may pass by itself: those that wait go on waiting, and a renewal is repeated.
+//! A command that got no answer in time is not repeated, because it may be carried out yet: its
+//! caller decides what that means for the claim.
 
 use crate::error::{Error, ErrorKind};
 use redis::{ErrorKind as Cause, RedisError, ServerErrorKind, Value};
 use std::fmt;
 
-/// What to do about an error.
+/// What the client does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// The connection is of no use any more; the next one may be.
+    /// The connection is of no use any more; the next one may be. The command can be repeated there.
     Reconnect,
-    /// The connection may be stuck: let go of it, but whatever was asked may have been done.
+    /// The connection may be stuck: drop it. The command is not repeated, it may be carried out yet.
     Abandon,
+    /// The server answered: there is nothing to recover from.
     None,
 }
 
+/// What an error calls for.
 pub(super) fn recovery(error: &RedisError) -> Recovery {
     match error.kind() {
         Cause::Io if error.is_timeout() => Recovery::Abandon,
@@ -150,17 +168,18 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
     Error::new(kind, message).caused_by(said)
 }
 
-/// An answer that is none of those a script gives.
+/// The error for an answer that is none of those a script gives.
 pub(super) fn unexpected(value: &Value) -> Error {
     let said = brief(&Shown(value));
     Error::new(ErrorKind::Store, format!("Redis gave an answer that makes no sense: {said}"))
 }
 
-/// So much of an answer is shown.
+/// How many bytes of an answer are shown, at most: a record can be as large as a note.
 const BRIEF: usize = 300;
 
-/// The beginning of a text; without making all of it.
+/// The beginning of what `text` displays; stops the display as soon as that is enough.
 pub(super) fn brief(text: &dyn fmt::Display) -> String {
+    /// Takes what is written until it is full, and then fails, which ends the display.
     struct Beginning(String);
     impl fmt::Write for Beginning {
         fn write_str(&mut self, more: &str) -> fmt::Result {
@@ -212,6 +231,7 @@ impl fmt::Display for Shown<'_> {
 mod tests {
     use super::*;
 
+    /// An answer can be a whole queue, and errors end up in logs.
     #[test]
     fn what_is_shown_of_an_answer_is_short_whatever_it_is() {
         let large = Value::BulkString(vec![0xff; 10_000_000]);
@@ -225,6 +245,7 @@ mod tests {
         assert_eq!(brief(&"short"), "short");
     }
 
+    /// Redis quotes the arguments of a command that it refuses.
     #[test]
     fn an_error_that_quotes_a_record_is_short() {
         let quoted = "x".repeat(10_000_000);

@@ -1,4 +1,8 @@
 //! Refuses a server that may throw locks away.
+//!
+//! With any `maxmemory-policy` but `noeviction` Redis deletes keys to make room, and a lock whose key
+//! is gone can be taken by another. That looks fine until memory is full, so it is refused when a
+//! keeper connects.
 
 use super::client::Client;
 use crate::backend::support::options::config;

@@ -13,9 +13,9 @@
 //!
 //! - Clients compare each other's times. One whose clock is ahead takes a lock that is held; one
 //!   whose clock is behind has its own taken.
-//! - Whoever is beaten in step 4 has overwritten the winner's time with its own.
-//! - The value tells no owner. One who comes to step 5 after its check was delayed deletes the
-//!   lock of the next, and one whose answer was lost cannot take back what it may have left.
+//! - A client that loses in step 4 has overwritten the winner's time with its own.
+//! - The value tells no owner. A client that comes to step 5 after its check was delayed deletes the
+//!   lock of the next, and a client whose answer was lost cannot take back what it may have left.
 //! - There is no renewal: work that takes longer than the ttl loses the lock.
 //!
 //! ```no_run
@@ -45,6 +45,7 @@ pub(super) struct GetSet {
 }
 
 impl GetSet {
+    /// Warns, wherever it is opened.
     pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         keys.warn("getset", "it trusts the clocks of its clients, and cannot tell them apart");
         Self { keys }
@@ -67,6 +68,7 @@ impl GetSet {
         }
     }
 
+    /// The grant of a claim whose time was written by a command sent at `start`.
     fn grant(&self, key: String, claim: &Claim, start: Moment) -> Grant {
         let lease = GetSetLease { keys: self.keys.clone(), key, start, ttl: claim.ttl };
         Grant { lease: Box::new(lease), token: None, sent: start, valid_for: claim.ttl }
@@ -125,6 +127,7 @@ fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
+/// A key that was ours at `start`. Whether it still is, only the clock suggests.
 #[derive(Debug)]
 struct GetSetLease {
     keys: Arc<SingleKeys>,

@@ -1,4 +1,12 @@
-//! From a lock's name to Redis keys.
+//! From a lock's name to the keys of the queue, and back.
+//!
+//! ```text
+//!   orders/42   lockkeeper:{orders/42}   lockkeeper:{orders/42}:queue   lockkeeper:{orders/42}:state
+//!   a}b%        lockkeeper:{a%7Db%25}    …
+//! ```
+//!
+//! Injective: two names never share a key, whatever characters they have. The layout is pinned by a
+//! test, because processes of two versions must agree on it.
 
 use crate::backend::Name;
 use crate::backend::support::percent;
@@ -28,6 +36,7 @@ impl Keys {
         Self { lock, queue, state }
     }
 
+    /// All three, in the order in which the scripts take them.
     pub(super) fn all(&self) -> [&str; 3] {
         [&self.lock, &self.queue, &self.state]
     }

@@ -1,4 +1,8 @@
-//! What a Redis URL, or a caller's struct, says.
+//! What a Redis URL, or a caller's struct, says. Nothing here connects.
+//!
+//! A URL is read into the same [`RedisOptions`] that a program can fill by itself; whatever a URL can
+//! say has a public field there. Two things only a program can say: certificates that are not in files
+//! ([`TlsOptions`]), and the settings of a client that it has already ([`RedisOptions::from_client`]).
 
 use super::client::{ConnectOptions, Topology};
 use super::keys::PREFIX;
@@ -204,12 +208,14 @@ impl RedisOptions {
         }
     }
 
+    /// Whether connections are encrypted, by our own options or those of the caller's client.
     fn is_encrypted(&self) -> bool {
         self.tls.is_some() || matches!(self.address, Some(ConnectionAddr::TcpTls { .. }))
     }
 }
 
 impl RedisRecipe {
+    /// The recipe that the option `recipe` names; the queue where it is left out.
     fn read(name: Option<&str>) -> Result<Self> {
         match name {
             None | Some("queue") => Ok(Self::Queue),
@@ -232,6 +238,7 @@ impl RedisRecipe {
     }
 }
 
+/// The error for a recipe that there is not: lists those that there are.
 fn unknown(recipe: &str) -> Error {
     let recipes = crate::recipes::recipes();
     let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
@@ -310,5 +317,69 @@ impl fmt::Debug for RedisOptions {
             .field("allow_eviction", &self.allow_eviction)
             .field("outage", &self.outage)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<RedisOptions> {
+        RedisOptions::read(&Address::parse(url).unwrap())
+    }
+
+    /// An option that a recipe would ignore is refused: it would promise what does not happen.
+    #[test]
+    fn each_recipe_takes_its_own_options_and_no_other() {
+        assert!(read("redis://h?barging=true&replicas=2").is_ok());
+        assert!(read("redis://h?recipe=reentrant&replicas=2").is_ok());
+        for url in [
+            "redis://h?recipe=reentrant&barging=true",
+            "redis://h?recipe=set-nx-px&replicas=1",
+            "redis://h?recipe=getset&barging=true",
+            "redis://h?recipe=nonsense",
+            "redis://h?ca=/nowhere",
+        ] {
+            assert_eq!(read(url).unwrap_err().kind(), crate::ErrorKind::Config, "{url}");
+        }
+    }
+
+    /// The locks of another library have no prefix, and those of the queue may do without theirs.
+    #[test]
+    fn an_empty_prefix_is_not_the_default_one() {
+        assert_eq!(read("redis://h").unwrap().prefix_or_default(), PREFIX);
+        assert_eq!(read("redis://h?prefix=").unwrap().prefix_or_default(), "");
+        assert_eq!(read("redis://h?recipe=reentrant").unwrap().prefix_or_default(), "");
+        assert_eq!(read("redis://h?recipe=set-nx-px&prefix=a:").unwrap().prefix_or_default(), "a:");
+    }
+
+    /// Neither in `Debug` nor in what people are shown, whatever the options came from.
+    #[test]
+    fn no_password_is_shown() {
+        let mut sentinels =
+            read("redis+sentinel://me:hunter2@h/m?sentinel_password=hunter2").unwrap();
+        let client = redis::Client::open("redis://me:hunter2@h:7/2").unwrap();
+        let theirs = RedisOptions::from_client(&client);
+        for options in [&sentinels, &theirs] {
+            assert!(!format!("{options:?}{}", options.shown()).contains("hunter2"), "{options:?}");
+            let connect = options.connect_options(&Background::new());
+            assert!(!format!("{connect:?}").contains("hunter2"));
+        }
+        sentinels.url = None;
+        assert_eq!(sentinels.shown(), "redis+sentinel://h:26379/m");
+    }
+
+    #[test]
+    fn a_client_says_where_to_connect_and_as_whom() {
+        let client = redis::Client::open("redis://me:pass@h:7/2").unwrap();
+        let theirs = RedisOptions::from_client(&client);
+        assert_eq!(theirs.topology, Topology::One("h".to_owned(), 7));
+        assert_eq!(
+            (theirs.user.as_deref(), theirs.password.as_deref()),
+            (Some("me"), Some("pass"))
+        );
+        assert_eq!((theirs.database, theirs.shown().as_str()), (2, "redis://h:7"));
+        let file = redis::Client::open("redis+unix:///run/redis.sock").unwrap();
+        assert_eq!(RedisOptions::from_client(&file).shown(), "redis+unix:/run/redis.sock");
     }
 }

@@ -1,5 +1,13 @@
 //! What the user of a keeper may do: looked up when it connects, so that a right that is missing is
 //! named then, and not found out in the midst of a script.
+//!
+//! A recipe lists what it *needs*, without which no lock works, and what it *likes*, without which
+//! something works less well. Redis 7 can tell of each command whether the user may run it on a key or
+//! a channel, without running it (`redis.acl_check_cmd` in a script); all of them are looked up in one
+//! round trip. Redis 6 cannot: there a missing right is found out when it is first used.
+//!
+//! Some users may only touch the keys of some locks. The key that is tried stands for all, and need not
+//! be one of those: so if every command is refused on it, nothing is concluded about keys.
 
 use super::client::Client;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,12 +26,12 @@ for at, line in ipairs(ARGV) do
 end
 return found";
 
-/// A right that is wanted.
+/// A right that a recipe wants.
 #[derive(Debug, Clone)]
 pub(super) struct Right {
     /// The command, and what it is to be used on.
     pub(super) words: Vec<String>,
-    /// What does not work without it; none if nothing does.
+    /// What does not work without it; `None` if nothing does.
     pub(super) only_for: Option<&'static str>,
     /// On a key that stands for those of all locks.
     pub(super) on_key: bool,
@@ -56,15 +64,18 @@ impl Wanted {
         self
     }
 
+    /// A command without which no lock works.
     pub(super) fn needs(mut self, words: &[&str]) -> Self {
         self.push(words, None);
         self
     }
 
+    /// As [`needs`](Self::needs), where `condition` is true.
     pub(super) fn needs_if(self, condition: bool, words: &[&str]) -> Self {
         if condition { self.needs(words) } else { self }
     }
 
+    /// A command without which something works less well: `only_for` says what.
     pub(super) fn likes(mut self, words: &[&str], only_for: &'static str) -> Self {
         self.push(words, Some(only_for));
         self
@@ -152,6 +163,7 @@ mod tests {
         standings.iter().map(right).collect()
     }
 
+    /// The message is what an operator reads: it has to name every missing right, and no other.
     #[test]
     fn what_is_needed_and_missing_is_named_and_nothing_else() {
         let found = rights(&[

@@ -1,4 +1,8 @@
 //! Numbers that nobody else gets.
+//!
+//! One key per sequence with the last number reserved. It never expires, and is not touched by any
+//! lock. An answer that is lost takes its numbers with it: the command is sent again and reserves
+//! others, so there may be gaps and never a number twice.
 
 use super::client::{Client, Script};
 use crate::backend::Name;

@@ -2,11 +2,11 @@
 //!
 //! The oldest recipe, step by step, with its flaws:
 //!
-//! - One who dies between the first command and the second leaves a key that never expires: no
-//!   one gets the lock again until somebody deletes it by hand.
-//! - `DEL` does not ask whose the lock is. One who was delayed past the ttl deletes the lock of
+//! - A program that dies between the first command and the second leaves a key that never expires:
+//!   no one gets the lock again until somebody deletes it by hand.
+//! - `DEL` does not ask whose the lock is. A program that was delayed past the ttl deletes the lock of
 //!   the next, and a third gets in.
-//! - The value is `1` for everybody. One whose answer was lost does not know whether it has the
+//! - The value is `1` for everybody. A program whose answer was lost does not know whether it has the
 //!   lock, and cannot take back what it may have left.
 //! - `EXPIRE` counts whole seconds; a ttl is rounded up.
 //! - There is no renewal: work that takes longer than the ttl loses the lock.
@@ -35,6 +35,7 @@ pub(super) struct SetnxExpire {
 }
 
 impl SetnxExpire {
+    /// Warns, wherever it is opened.
     pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         keys.warn("setnx-expire", "a crash may lock for ever, and a late DEL frees another's lock");
         Self { keys }
@@ -85,6 +86,7 @@ impl fmt::Display for SetnxExpire {
     }
 }
 
+/// A key that was ours when it was set. Nothing in it says whether it still is.
 #[derive(Debug)]
 struct SetnxExpireLease {
     keys: Arc<SingleKeys>,

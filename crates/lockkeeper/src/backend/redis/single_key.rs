@@ -1,5 +1,9 @@
-//! What the recipes with one string key per lock share: the key is called as the lock is, the layout
-//! that most other libraries use.
+//! What the recipes with one string key per lock share.
+//!
+//! The key is called as the lock is, which is the layout that most other libraries use. Nobody can be
+//! listed in it: the key of a lock looks like any other string. So these recipes have no inspector, and
+//! nobody is told of a release: those that wait ask again and again, as the engine does for stores
+//! without a way to wait.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,8 @@
 //! Channels that tasks of this keeper are subscribed to, besides the keeper's own.
+//!
+//! Used by recipes whose channels belong to another library, which publishes to everyone: the message
+//! says no more than "look again". So a subscription is a flag that is set, and messages that arrive
+//! while a task is busy become one.
 
 use crate::backend::support::sync::lock;
 use std::collections::HashMap;
@@ -9,6 +13,7 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub(super) struct Channels(Mutex<HashMap<String, Channel>>);
 
+/// A channel that some task wants to hear.
 #[derive(Debug)]
 struct Channel {
     subscriptions: usize,
@@ -95,6 +100,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
+    /// A message from before [`Subscription::begin`] is seen already; one for another channel wakes nobody.
     #[test]
     fn each_hears_what_was_said_since_it_began() {
         let channels = Arc::new(Channels::default());
@@ -112,6 +118,7 @@ mod tests {
         assert!(one.message().now_or_never().is_some());
     }
 
+    /// A channel that stays in the table would stay subscribed to for ever.
     #[test]
     fn the_last_one_takes_the_channel_along() {
         let channels = Arc::new(Channels::default());

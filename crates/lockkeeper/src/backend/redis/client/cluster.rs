@@ -1,8 +1,22 @@
 //! The nodes of a cluster, each on a connection of its own.
 //!
-//! The driver's own connection to a cluster was rejected: while it looks for one node it serves
-//! none, so that a node that is silent takes the locks on all others with it; and it repeats
-//! commands without saying so.
+//! A key belongs to one of 16384 slots, and a slot to one node ([`slots`](super::slots)). Which node has
+//! which slots is asked of the cluster once, and again when an error suggests that it changed.
+//!
+//! | a node says | then |
+//! |---|---|
+//! | `MOVED slot host` | the slot is there now: remembered, and sent there |
+//! | `ASK slot host` | the slot is on its way there: sent there with `ASKING`, this once |
+//! | `TRYAGAIN`, a non-local key | some keys of the script have moved, others not: called by its first key alone |
+//! | `CLUSTERDOWN`, `MASTERDOWN`, `READONLY` | a failover is under way: the slots are asked for again, after a pause |
+//! | nothing, connection closed | once more on a new connection; then as above |
+//! | nothing, in time | given up: it may be carried out yet |
+//!
+//! All of that takes no longer than one answer may take.
+//!
+//! The driver's own connection to a cluster was rejected: while it looks for one node it serves none,
+//! so that a node that is silent takes the locks on all others with it; and it repeats commands
+//! without saying so.
 
 use super::CallForm;
 use super::connector::Connector;
@@ -37,6 +51,7 @@ pub(super) struct Cluster {
     asking: tokio::sync::Mutex<()>,
 }
 
+/// What is known of the slots.
 #[derive(Default)]
 struct Known {
     /// `None` until a node has told.
@@ -57,6 +72,7 @@ enum Next {
 }
 
 impl Cluster {
+    /// Connects to nothing yet.
     pub(super) fn new(connector: Arc<Connector>, lost: LostAnswers) -> Self {
         let (nodes, slots, asking) = Default::default();
         Self { connector, lost, nodes, slots, asking }
@@ -174,6 +190,7 @@ impl Cluster {
         Ok(lock(&self.slots).slots.as_ref().map(Slots::primaries).unwrap_or_default())
     }
 
+    /// The node at this host, made if it is new. It connects when it is first used.
     pub(super) fn node(&self, host: &Host) -> Arc<Node> {
         let mut nodes = lock(&self.nodes);
         match nodes.get(host) {
@@ -190,6 +207,7 @@ impl Cluster {
         }
     }
 
+    /// Where a slot is; any primary where none is asked for.
     async fn host_of(&self, slot: Option<u16>) -> RedisResult<Host> {
         self.learn().await?;
         let known = lock(&self.slots);
@@ -205,11 +223,12 @@ impl Cluster {
         })
     }
 
-    /// What is known may be wrong by now.
+    /// What is known may be wrong by now: it is asked for again before the next command.
     fn doubt(&self) {
         lock(&self.slots).is_doubtful = true;
     }
 
+    /// Whether nothing suggests that the slots have to be asked for.
     fn is_certain(&self) -> bool {
         let known = lock(&self.slots);
         known.slots.is_some() && !known.is_doubtful
@@ -246,7 +265,7 @@ impl Cluster {
                     *lock(&self.slots) = Known { slots: Some(slots), is_doubtful: false };
                     return Ok(());
                 }
-                // One that answers is told of rather than one that is away.
+                // A node that answers with an error explains more than one that is away.
                 Err(error) if error.kind() != Cause::Io || last.kind() != Cause::Io => last = error,
                 Err(_) => {}
             }
@@ -254,6 +273,7 @@ impl Cluster {
         if lock(&self.slots).slots.is_some() { Ok(()) } else { Err(last) }
     }
 
+    /// Asks one node for the slots.
     async fn slots_by(&self, host: Host) -> RedisResult<(Host, Slots)> {
         let mut ask = redis::cmd("CLUSTER");
         ask.arg("SLOTS");

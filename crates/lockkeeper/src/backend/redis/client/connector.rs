@@ -1,4 +1,14 @@
 //! Finds the server to talk to, and connects to it.
+//!
+//! | topology | commands go to | messages come from |
+//! |---|---|---|
+//! | one server | that server | that server |
+//! | sentinels | the primary that a majority of them names, if it says itself that it is one | the same |
+//! | cluster | the node of the key's slot ([`cluster`](super::cluster)) | any node; sharded channels, every node |
+//!
+//! Connections are never kept here: [`Node`](super::node::Node) and the subscriber keep theirs, and ask
+//! for a new one when it broke. So the question "which server?" is asked anew each time, and a failover
+//! is followed by a reconnect.
 
 use super::message_connection::MessageConnection;
 use super::sentinel::{self, Decision, decide, no_primary};
@@ -28,6 +38,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// Connects to nothing yet. `shown` is the store for people, without secrets.
     pub(crate) fn new(topology: Topology, options: ConnectOptions, shown: String) -> Self {
         if options.tls.is_some() {
             // The redis crate builds its TLS settings from the process's default provider, and takes
@@ -104,10 +115,12 @@ impl Connector {
         }
     }
 
+    /// Whether keys are spread over several nodes.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.topology, Topology::Cluster(_))
     }
 
+    /// Whether the primary is found through sentinels, and may change.
     pub(crate) fn has_sentinels(&self) -> bool {
         matches!(self.topology, Topology::Sentinels { .. })
     }

@@ -1,4 +1,6 @@
-//! What goes to every server that has keys: a policy to check, keys to list.
+//! What goes to every server that has keys: a policy to check, keys to list, run ids to compare.
+//!
+//! Outside a cluster that is one server, and the same as any command.
 
 use super::node::Delivery;
 use super::{Client, Servers};

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Default)]
 pub(crate) struct LostAnswers(Arc<OnceLock<Box<Callback>>>);
 
+/// Must not block.
 type Callback = dyn Fn() + Send + Sync;
 
 impl LostAnswers {
@@ -21,6 +22,7 @@ impl LostAnswers {
         let _ = self.0.set(Box::new(callback));
     }
 
+    /// A connection broke under commands.
     pub(super) fn notify(&self) {
         if let Some(callback) = self.0.get() {
             callback();

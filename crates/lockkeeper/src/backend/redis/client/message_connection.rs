@@ -1,4 +1,7 @@
 //! The connection that messages arrive on.
+//!
+//! Apart from the one for commands: with RESP3 both could share one, but a long answer would then hold
+//! up a message that a waiter depends on, and a message would hold up a renewal.
 
 use redis::aio::MultiplexedConnection;
 use redis::cluster_async::ClusterConnection;

@@ -1,4 +1,17 @@
-//! The connection to one server.
+//! The connection to one server, for commands.
+//!
+//! ```text
+//!   send ── connection in use? ── no ── connect, once for all that wait for it
+//!    │            │ yes
+//!    │            └── batch ── answer
+//!    │                  └── error that breaks the connection ── disconnect: out of use,
+//!    │                                                          and those who registered are told
+//!    └── wants replicas? ── a connection from the pool, command and WAIT in one pipeline
+//! ```
+//!
+//! Invariant: a connection that lost an answer is never used again. So answers cannot be taken for
+//! those of other commands, and what was not delivered by then never is (the socket lingers for zero
+//! seconds).
 
 use super::batch::Batch;
 use super::connector::Connector;
@@ -89,6 +102,7 @@ impl Node {
         })
     }
 
+    /// Sends a command on a connection of its own, and waits for replicas there.
     async fn send_replicated(&self, command: Cmd, how: Delivery) -> Result<Answer, Failure> {
         let kept = lock(&self.synced).pop();
         let mut connection = match kept {

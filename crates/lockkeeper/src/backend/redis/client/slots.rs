@@ -1,10 +1,17 @@
-//! Which node of a cluster has what.
+//! Which node of a cluster has which keys.
+//!
+//! The slot of a key is a checksum of it; if the key has braces, of what is between the first ones. So
+//! keys with the same text in braces are on one node, which is what a script with several keys needs.
+//!
+//! Nodes tell of slots in two ways: all of them at once (`CLUSTER SLOTS`), and one by one in
+//! redirections (`MOVED`). A redirection is newer than the list before it, and goes before it until the
+//! next list.
 
 use super::topology::Host;
 use redis::Value;
 use std::collections::HashMap;
 
-/// Who serves which slots, as a node said.
+/// Which node serves which slots, as a node said.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// First, last, primary.
@@ -34,11 +41,13 @@ impl Slots {
         (!slots.ranges.is_empty()).then_some(slots)
     }
 
+    /// Where a slot is, if any node serves it.
     pub(super) fn host_of(&self, slot: u16) -> Option<&Host> {
         let within = |(first, last, _): &&(u16, u16, Host)| *first <= slot && slot <= *last;
         self.moved.get(&slot).or_else(|| self.ranges.iter().find(within).map(|(_, _, host)| host))
     }
 
+    /// A redirection says where a slot is.
     pub(super) fn moved(&mut self, slot: u16, host: Host) {
         self.moved.insert(slot, host);
     }
@@ -54,6 +63,7 @@ impl Slots {
     }
 }
 
+/// Each host once, in the order given.
 fn unique<'a>(hosts: impl Iterator<Item = &'a Host>) -> Vec<Host> {
     let mut found: Vec<Host> = Vec::new();
     for host in hosts {
@@ -64,7 +74,8 @@ fn unique<'a>(hosts: impl Iterator<Item = &'a Host>) -> Vec<Host> {
     found
 }
 
-/// `host, port, …` of a node. One that does not know what it is called is where it was asked.
+/// `host, port, …` of a node. A node that does not know its own name answers with an empty one: it is
+/// where it was asked.
 fn host_of(node: &Value, (asked, _): &Host) -> Option<Host> {
     let Value::Array(node) = node else { return None };
     let [host, Value::Int(port), ..] = &node[..] else { return None };
@@ -113,6 +124,7 @@ mod tests {
         (name.to_owned(), port)
     }
 
+    /// From the cluster specification; a wrong slot costs a redirection for every command.
     #[test]
     fn slots_are_those_of_the_specification() {
         assert_eq!(slot_of(b"123456789"), 0x31C3);
@@ -124,6 +136,7 @@ mod tests {
         assert_ne!(slot_of(b"foo{bar"), slot_of(b"bar"));
     }
 
+    /// And a node without a name is where it was asked; one that nobody knows (`?`) is left out.
     #[test]
     fn what_is_said_of_single_slots_goes_before_what_was_said_of_all() {
         let node = |name: &str, port| {

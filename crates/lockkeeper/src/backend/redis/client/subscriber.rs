@@ -3,6 +3,18 @@
 //! One channel per keeper, not per lock: however many locks are waited for, there is one
 //! subscription, and a message wakes only the task it is for. Recipes whose channels are shared with
 //! other libraries subscribe to those as well, on the same connection.
+//!
+//! ```text
+//!   ensure() ──► connect, subscribe ──► subscribed ── Notice::Message …
+//!      ▲                                    │
+//!      │                                    ├─ push "disconnection", or the driver is dropped
+//!      │                                    ├─ check(): PING without an answer
+//!      └──────── by the next task ◄── ended ┘  Notice::Disconnected
+//!                that needs messages
+//! ```
+//!
+//! Redis keeps no messages for those that are away. So a recipe that waits for one must be able to do
+//! without: after [`Notice::Subscribed`] and [`Notice::Disconnected`] it looks for itself.
 
 use super::channels::{Channels, Subscription};
 use super::connector::Connector;
@@ -51,6 +63,7 @@ pub(crate) struct Subscriber {
     checked: std::sync::Mutex<Option<Moment>>,
 }
 
+/// The connection in use, or that there is none.
 #[derive(Default)]
 struct Current {
     number: u64,
@@ -204,6 +217,7 @@ struct PushHandler {
 }
 
 impl PushHandler {
+    /// Sorts a push of the server: own channel, other channel, end of a subscription or connection.
     fn on_push(&self, push: &PushInfo) -> Result<(), ()> {
         match push.kind {
             PushKind::Message | PushKind::SMessage => {
@@ -231,6 +245,7 @@ impl PushHandler {
         Ok(())
     }
 
+    /// Tells, once, that messages are missed from now on.
     fn disconnected(&self) {
         if ended(&self.subscribed, self.number) {
             (self.on_notice)(Notice::Disconnected);

@@ -92,6 +92,7 @@ impl ConnectOptions {
         opened.await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
     }
 
+    /// The limits of a connection: no answer is waited for without one.
     pub(super) fn config(&self) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
@@ -121,6 +122,7 @@ impl ConnectOptions {
         Ok(builder)
     }
 
+    /// Where to connect to and as whom, as the driver wants it.
     fn info(&self, (host, port): &Host) -> RedisResult<ConnectionInfo> {
         let mut settings = RedisConnectionInfo::default()
             .set_db(self.database)
@@ -145,6 +147,7 @@ impl ConnectOptions {
         Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
+    /// How the socket is set up; a vanished peer is noticed after `timeout`, where the system can.
     fn tcp(&self, settings: TcpSettings) -> TcpSettings {
         // Linger zero: what has not left this machine when a connection is dropped must never
         // leave it. A claim that arrives after its withdrawal would hold the lock for nobody.
@@ -190,6 +193,7 @@ mod tests {
     use super::*;
     use std::io::{self, Read};
 
+    /// See `tcp`: a claim that arrives after its withdrawal would hold the lock for nobody.
     #[tokio::test]
     async fn what_was_not_delivered_when_we_let_go_never_is() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

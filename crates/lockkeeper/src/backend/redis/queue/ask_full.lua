@@ -1,9 +1,12 @@
+-- Asks for the name: every case. See ask.lua for the arguments and the answers.
 local function flagged(at) return string.sub(ARGV[4], at, at) == '1' end
 local claim = read(ARGV[1] .. '\n0\n' .. digits(now) .. '\n' .. ARGV[3])
 local id, mode = claim.id, claim.mode
 local may_queue, again, barging = flagged(2), flagged(3), flagged(4)
 load()
 last = math.max(last, plausible(tonumber(ARGV[5])))
+-- It holds the name already: the answer to an earlier request was lost, or it was granted meanwhile.
+-- Whoever asks is told that it has its whole ttl, so that is what it gets.
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
     holder.expires, holder.fresh = now + holder.ttl, true
@@ -12,6 +15,7 @@ for _, holder in ipairs(holders) do
     return holder.token
   end
 end
+-- It may wait already: then it keeps its place.
 if again then
   local place = place_of(id)
   if place then
@@ -19,7 +23,7 @@ if again then
     advance()
     for _, holder in ipairs(holders) do
       if holder.id == id then
-        -- Whoever asks is told that it has it for its whole time.
+        -- Granted just now: for its whole ttl, as above, and not only for LIFE.
         holder.expires, holder.fresh = now + holder.ttl, true
         store()
         return holder.token
@@ -29,8 +33,11 @@ if again then
     return { 'queued', place, until_next(), digits(stamp()) }
   end
 end
+-- Those before it first, except that a free name is left to newcomers where they may go first.
 if not (barging and form == 'G') then advance() end
 
+-- The owner holds the name: it enters again, with the same token, if what it holds covers what it asks
+-- for. An owner that was not named (its id is the claim's own) never does.
 claim.expires, claim.fresh = now + claim.ttl, true
 for _, holder in ipairs(holders) do
   if holder.owner == claim.owner and holder.owner ~= holder.id then
@@ -43,6 +50,7 @@ for _, holder in ipairs(holders) do
     return covers and claim.token or { 'uncovered', holder.mode }
   end
 end
+-- Nobody before it: it holds the name from now on.
 if fits(mode) and (barging or redis.call('EXISTS', KEYS[2]) == 0) then
   claim.token = next_token()
   holders[#holders + 1] = claim

@@ -1,8 +1,12 @@
--- ARGV: keeper, and ids of claims that it does not have any more, each with a blank behind it. Takes
--- them out of the queue and from the name, and lets the next in. Returns how many there were.
+-- Removes claims that nobody has: their keeper found that it does not have them any more, because
+-- their task ended with its runtime, or because the server was restarted from an old snapshot.
+--
+-- ARGV: keeper, and the ids of the claims, each with a blank behind it
+-- Returns how many of them were in the queue or held the name. The next is let in.
 local mark, gone = '\n' .. ARGV[1] .. '\n', {}
 for id in string.gmatch(ARGV[2], '%x+') do gone[id] = true end
 load()
+-- Only claims that have this keeper on record: ids come from a client, which may be wrong.
 local removed, kept = #holders, {}
 drop(function(holder) return gone[holder.id] and holder.keeper == ARGV[1] end)
 removed = removed - #holders

@@ -1,3 +1,4 @@
+-- Tells of a local hand-over: every case. See hand_over.lua for the arguments and the answers.
 local id, ms = ARGV[1], tonumber(ARGV[3])
 load()
 local found = false
@@ -19,7 +20,7 @@ for at, holder in ipairs(holders) do
     end
   end
 end
--- They have had their turn, or it is over.
+-- The successor and its predecessors are out of the queue: they have had their turn, or it is over.
 local left = leave_line(ARGV[5] .. id .. ' ')
 if not found then
   if left > 0 then

@@ -1,12 +1,17 @@
--- ARGV: keeper, and 1 to call the roll. Shows that it lives, for all who wait through it.
--- Returns whether it counted as alive, ms until someone may be over, stamp, of its claims that hold
--- the name id, token and ms left; and if the roll is called, the ids of those in the queue. Then
--- other keepers are asked whether they still have what they hold.
+-- A heartbeat: shows that a keeper lives, for all its claims that wait for the name, and looks at the
+-- name for them.
+--
+-- ARGV: keeper, and 1 to audit: to be told which of its claims are in the queue, and to ask other
+--       keepers whether they still have what they hold
+-- Returns { whether the keeper counted as alive, ms until the first holder may expire, stamp,
+--           { id, token and ms left of each of its claims that hold the name },
+--           if it audits, the ids of its claims in the queue }
 local keeper = ARGV[1]
 load()
 local alive = alive_until(keeper) > now and 1 or 0
 if redis.call('EXISTS', KEYS[2]) == 1 then
   keep_waiting(keeper)
+  -- Keepers and reasons of the past are not removed one by one, but when they have become many.
   if redis.call('HLEN', KEYS[3]) > 200 then
     local fields = redis.call('HGETALL', KEYS[3])
     for i = 1, #fields, 2 do
@@ -19,7 +24,7 @@ end
 advance()
 local held = {}
 for _, holder in ipairs(holders) do
-  -- One without an owner is nobody's, and to stay.
+  -- A holder without an owner was released and stays for its shortest time: no keeper has it.
   if holder.keeper == keeper and holder.owner ~= '' then
     held[#held + 1] = holder.id
     held[#held + 1] = digits(holder.token)

@@ -51,11 +51,13 @@ struct Due {
 }
 
 impl Due {
+    /// After a look at the name just now.
     fn after_a_look(pause: Duration) -> Self {
         let looked = Moment::now();
         Self { heartbeat: looked + pause, look: None, looked }
     }
 
+    /// Whichever comes first.
     fn first(self) -> Moment {
         self.look.map_or(self.heartbeat, |look| look.min(self.heartbeat))
     }
@@ -80,18 +82,22 @@ impl Heartbeat {
         self.last_token.fetch_max(token, Ordering::AcqRel);
     }
 
+    /// The largest token noted by [`granted`](Self::granted).
     pub(super) fn last_token(&self) -> u64 {
         self.last_token.load(Ordering::Acquire)
     }
 
+    /// A claim begins to wait: it is kept alive, and woken by what a look finds.
     pub(super) fn join(&self, id: &str) {
         lock(&self.members).insert(id.to_owned());
     }
 
+    /// A claim waits no more.
     pub(super) fn leave(&self, id: &str) {
         lock(&self.members).remove(id);
     }
 
+    /// The claims that wait now.
     pub(super) fn members(&self) -> Vec<String> {
         lock(&self.members).iter().cloned().collect()
     }
@@ -169,6 +175,7 @@ impl Heartbeat {
         due
     }
 
+    /// A heartbeat was answered.
     pub(super) fn answered(&self) {
         *lock(&self.silent_since) = None;
     }

@@ -1,4 +1,8 @@
-//! Who holds and who waits.
+//! Who holds and who waits, for the inspector.
+//!
+//! Redis has one list of keys for everything, so listing scans all of them for our prefix, and then
+//! looks at each name that was found, many at once. A name may change between the two: what is listed
+//! is no snapshot.
 
 use super::record::Record;
 use super::requests::Requests;
@@ -18,6 +22,7 @@ pub(super) async fn list(requests: &Requests, prefix: &str) -> Result<Vec<LockVi
     list::shown(names, ErrorKind::Store, |name| async move { show(requests, &name).await }).await
 }
 
+/// Who holds and who waits for one name.
 pub(super) async fn show(requests: &Requests, name: &Name) -> Result<LockView> {
     let answer = requests.show(name, true).await?;
     view(name, &answer).ok_or_else(|| unexpected(&answer).with("lock", name))

@@ -16,6 +16,7 @@ pub(super) struct LastTokens {
     tokens: Mutex<Tokens>,
 }
 
+/// Two generations, so that old names are forgotten without keeping an order.
 #[derive(Debug, Default)]
 struct Tokens {
     recent: HashMap<String, u64>,
@@ -24,11 +25,13 @@ struct Tokens {
 }
 
 impl LastTokens {
+    /// The largest token known of the name; 0 where none is.
     pub(super) fn of(&self, name: &str) -> u64 {
         let Tokens { recent, earlier } = &*lock(&self.tokens);
         recent.get(name).or_else(|| earlier.get(name)).copied().unwrap_or_default()
     }
 
+    /// Notes a token that was granted.
     pub(super) fn granted(&self, name: &str, token: u64) {
         let mut tokens = lock(&self.tokens);
         if let Some(known) = tokens.recent.get_mut(name) {

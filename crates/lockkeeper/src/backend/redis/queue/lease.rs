@@ -1,7 +1,29 @@
 //! A claim in the queue, held: renewed, given back, or handed over locally.
+//!
+//! ```text
+//!   release() ── may hand over? ── yes ── how.over()          the holder is told that it is over
+//!       │                                 hand_over.lua       Redis is told; the successor is woken
+//!       │                                                     as soon as that request is on its way
+//!       └────── no ── release.lua ── answer: claims of this keeper whose turn it is
+//!                                    woken when the lease is dropped
+//! ```
+//!
+//! It may hand over if all of these are true; each names what would go wrong otherwise:
+//!
+//! - it is given back at once, for the first time: a repetition must tell Redis the same as before;
+//! - no alarm has rung, and messages arrive: else it may have been broken without our knowing;
+//! - Redis confirmed it not long ago, and enough of that is left for the successor;
+//! - Redis answered something about the name in the last 50 ms, with no connection broken since: else
+//!   another server may have taken over;
+//! - both claims are exclusive, and of owners that cannot enter again.
+//!
+//! After a local hand-over Redis may have a predecessor on record for as long as a request is under
+//! way. Until that is answered every request of this claim names the predecessors, so that the script
+//! can put this claim in their place.
 
+use super::answers::HandedOver;
 use super::local_handover::{Chain, Handover, Step, Validity};
-use super::requests::{Entry, HandedOver, Promoted, Request, Unheard};
+use super::requests::{Entry, Promoted, Request, Unheard};
 use super::wait::LIFE;
 use super::waiters::{Taken, Wakeup};
 use super::{Granted, Shared};
@@ -16,6 +38,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// What keeps a claim and gives it back.
 #[derive(Debug)]
 pub(super) struct QueueLease {
     shared: Arc<Shared>,
@@ -48,6 +71,7 @@ struct Successor {
 }
 
 impl QueueLease {
+    /// The lease of a claim that was granted to this keeper.
     pub(super) fn new(
         shared: Arc<Shared>,
         entry: Entry,

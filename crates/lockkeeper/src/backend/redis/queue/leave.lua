@@ -1,5 +1,8 @@
--- ARGV: id. Takes the claim out of the queue, unless it was granted meanwhile.
--- Returns its token; or the place it had, 0 if none.
+-- Takes a claim out of the queue whose patience is over, unless it was granted meanwhile: then it has
+-- the name for its whole ttl.
+--
+-- ARGV: id
+-- Returns the token; or { left, the place it had, 0 if it was not in the queue }
 local id = ARGV[1]
 load()
 advance()

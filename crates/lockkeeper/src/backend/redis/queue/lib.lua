@@ -1,23 +1,39 @@
--- The queue of one name. KEYS: the lock, the queue, the state.
+-- The queue of one name: what the full scripts share. Each of them loads the holders, changes them,
+-- lets those at the head of the queue in (advance), and stores the holders.
+--
+-- KEYS: the lock, the queue, the state.
 --
 -- The lock is a string whose first letter says how things are:
 --   F<token>   free, and what the last token was
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the state
--- A record is id, token, since, keeper, mode, ttl, owner, identity, note, a line each. One without an
--- owner is nobody's: released, but to stay for its shortest time; where since is 0, the token tells
--- it. The key's expiry is the claim's. Y is also said where nobody waits any more.
--- A claim whose owner was not named has its own id for one. Nobody enters it again, so that it may
--- pass the name on to the next of its keeper before the store hears of it.
--- The queue is a list of records. The state is a hash: h<id> a holder's expiry and record,
--- a<keeper> until when that keeper counts as alive, b<id> why a claim was broken, b<request> how
--- many claims it broke, t the last token where it is ahead of the clock.
+-- The key's expiry is the claim's. Y may be said where nobody waits any more, X never where some do.
+--
+-- A record is id, token, since, keeper, mode, ttl, owner, identity, note, a line each.
+--   owner: empty if the claim was released and stays for its shortest time; the claim's own id if no
+--     owner was named. Nobody enters such a claim again, so that its keeper may hand the name over to
+--     its next claim before Redis hears of it.
+--   since: 0 if the token tells it.
+--
+-- The queue is a list of records, in order. It and the state expire after KEPT without a heartbeat.
+--
+-- The state is a hash:
+--   h<id>       a holder's expiry and record, where there are several
+--   a<keeper>   until when that keeper counts as alive
+--   b<id>       until when it is kept, and why a claim was broken
+--   b<request>  the same, and how many claims a request broke
+--   t           the last token, where it is ahead of the clock
+
+-- How long a keeper counts as alive after a heartbeat, in ms; LIFE in wait.rs.
 local LIFE = 2000
+-- How long things are kept that are needed only for a late request, in ms.
 local KEPT = 60000
+-- Tokens left out before the next one, for claims that got the name by local hand-over and that Redis
+-- has not heard of; more than UNSEEN in local_handover.rs.
 local ROOM = 16
--- Further ahead of the clock than a day, in microseconds, no token is believed, wherever it comes
--- from: whoever is given one above it would be the last for as long.
+-- No token is believed that is further ahead of the clock than a day, in microseconds, wherever it
+-- comes from: tokens above it would be all that could be given until the clock has caught up.
 local FAR = 86400000000
 local CHANNEL = '@PREFIX@keeper:'
 
@@ -25,10 +41,13 @@ local clock = redis.call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = math.floor(micros / 1000)
 
+-- A Lua number would be written as 1.7e+15.
 local function digits(number) return string.format('%.0f', number) end
 
+-- The token, or 0 if it is not to be believed.
 local function plausible(token) return token and token <= micros + FAR and token or 0 end
 
+-- A record, taken apart. Whatever is no record is somebody else's: nothing is done with it.
 local function read(record)
   local at, to, id, token, since, keeper, mode, ttl, owner =
     string.find(record, '^(%x+)\n(%d+)\n(%d+)\n(%x+)\n(%w+)\n(%d+)\n([^\n]*)\n')
@@ -42,8 +61,8 @@ local function written(claim)
     claim.mode, digits(claim.ttl), claim.owner, claim.rest }, '\n')
 end
 
--- No claim has more than its ttl before it, unless the clock went back: one that is renewed no more
--- would stay until the clock has caught up.
+-- No claim has more than its ttl left, unless the clock went back: without this bound a claim that is
+-- renewed no more would stay until the clock has caught up.
 local function bounded(holder)
   if holder.owner ~= '' and holder.expires > now + holder.ttl then
     holder.expires, holder.fresh = now + holder.ttl, true
@@ -51,8 +70,11 @@ local function bounded(holder)
   return holder
 end
 
+-- The holders in order of their tokens; the last token; the lock's letter; whether holders are in the
+-- state.
 local holders, last, form, was_several = {}, 0, '', false
 
+-- Reads the name, with holders that may have expired: advance drops them.
 local function load()
   local value = redis.call('GET', KEYS[1])
   if not value then
@@ -90,7 +112,7 @@ local function load()
   end
 end
 
--- Takes out the holders that `gone` picks.
+-- Takes out the holders for which `gone` is true.
 local function drop(gone)
   local kept = {}
   for _, holder in ipairs(holders) do
@@ -103,8 +125,8 @@ local function drop(gone)
   holders = kept
 end
 
--- The place of a claim in the queue, and its record. By parts: those who leave, for want of
--- patience, are mostly at the head.
+-- The place of a claim in the queue, and its record. In parts: claims that leave, for want of patience,
+-- are mostly at the head.
 local function place_of(id)
   for from = 0, redis.call('LLEN', KEYS[2]) - 1, 128 do
     for at, record in ipairs(redis.call('LRANGE', KEYS[2], from, from + 127)) do
@@ -113,8 +135,7 @@ local function place_of(id)
   end
 end
 
--- Takes those out of the queue whose ids, each with a blank behind it, are given; returns how many
--- there were.
+-- Takes claims out of the queue, given their ids with a blank behind each; returns how many there were.
 local function leave_line(ids)
   local found, _, wanted = {}, string.gsub(ids, ' ', ' ')
   for from = 0, redis.call('LLEN', KEYS[2]) - 1, 128 do
@@ -128,6 +149,8 @@ local function leave_line(ids)
   return #found
 end
 
+-- Whether a claim of this mode fits beside the holders. Permits: the claims of one owner share a token
+-- and take one place, and the smallest number of permits that any of them names is the limit.
 local function fits(mode)
   if mode == 'x' then return #holders == 0 end
   local limit, tokens, places = tonumber(string.sub(mode, 2)), {}, 0
@@ -144,38 +167,42 @@ local function fits(mode)
   return not limit or places < limit
 end
 
+-- Makes a key live for `span` ms at least.
 local function extend(key, span)
   if redis.call('PTTL', key) < span then redis.call('PEXPIRE', key, digits(span)) end
 end
 
--- Above every token given before, by the clock; and by the counter, should the clock have gone
--- back. Above also those of claims of a keeper that passed the name on and that the store has not
--- heard of yet.
+-- Above every token given before: by the clock, and by the counter, should the clock have gone back;
+-- and above those of local hand-overs that Redis has not heard of yet.
 local function next_token()
   last = math.max(last + ROOM, micros)
   return last
 end
 
+-- Bounded, as claims are, should the clock have gone back.
 local function alive_until(keeper)
   return math.min(tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0), now + LIFE)
 end
 
--- The keeper that is answered by this script, where it is one that hears of its grants by the
--- answer; and what it is to hear: id and token of each.
+-- The keeper that sent this request, if it is to hear of its own grants by the answer; and those
+-- grants, id and token of each.
 local here, told = '', {}
 
--- Messages are sent by pcall: should one be refused, those who wait find out at their next sign of
--- life, whereas a script that failed here would have done half of its work.
+-- Drops holders that have expired and waiters of dead keepers, grants the name to those at the head that
+-- fit, and tells each its token.
 --
--- Grants to those at the head that fit, and tells each its token. What they get first lasts only
--- as long as their keeper's last sign of life: the dead of one keeper cost that time once.
+-- A grant lasts only as long as the keeper's last heartbeat at first, until the claim is renewed: so the
+-- dead claims of one keeper cost the others that time once, and not a ttl each.
+--
+-- Messages are sent by pcall: should one be refused, the waiter finds out at its next heartbeat, whereas
+-- a script that failed here would have done half of its work.
 local function advance()
   drop(function(holder) return holder.expires <= now end)
   while true do
     local head = redis.call('LINDEX', KEYS[2], 0)
     if not head then return end
     local claim = read(head)
-    -- A keeper that asks is alive, and counts from its asking.
+    -- The keeper that sent this request is alive, whatever its last heartbeat was.
     local alive = claim.keeper == here and now + LIFE or alive_until(claim.keeper)
     if alive <= now then
       redis.call('LPOP', KEYS[2])
@@ -197,6 +224,7 @@ local function advance()
   end
 end
 
+-- Notes a heartbeat.
 local function keep_waiting(keeper)
   -- The list first: at maxmemory Redis lets a script go on once it has written.
   redis.call('PEXPIRE', KEYS[2], KEPT)
@@ -204,9 +232,12 @@ local function keep_waiting(keeper)
   extend(KEYS[3], KEPT)
 end
 
+-- Writes the name. One exclusive holder is in the lock's own key, which alone has to be read and
+-- written then; several are in the state, of which only those that changed are written.
 local function store()
   if last > micros then
-    -- The clock went back, or several came at once: the counter is kept until it has caught up.
+    -- The clock went back, or there were several grants at once: the counter is kept until the clock
+    -- has caught up.
     redis.pcall('HSET', KEYS[3], 't', digits(last))
     extend(KEYS[3], math.floor(last / 1000) - now + KEPT)
   end
@@ -227,16 +258,19 @@ local function store()
     extend(KEYS[3], longest)
   else
     local letter = redis.call('EXISTS', KEYS[2]) == 1 and 'G' or 'F'
-    -- Full memory keeps no one from releasing; the token then depends on the clock alone.
+    -- If memory is full, the key goes instead: nobody is kept from releasing, and the next token
+    -- depends on the clock alone.
     local kept = redis.pcall('SET', KEYS[1], letter .. digits(last), 'PX', KEPT)
     if kept.err then redis.call('DEL', KEYS[1]) end
   end
 end
 
+-- In how many ms the first holder may expire; after LIFE a waiter looks anyway.
 local function until_next()
   local soonest = LIFE
   for _, holder in ipairs(holders) do soonest = math.min(soonest, holder.expires - now) end
   return soonest
 end
 
+-- A number below every token that is granted from now on, and not below any granted before.
 local function stamp() return math.max(last, micros) end

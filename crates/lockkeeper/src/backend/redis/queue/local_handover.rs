@@ -115,6 +115,8 @@ pub(super) struct Chain {
     heartbeat: Arc<Heartbeat>,
 }
 
+/// Invariant: every claim is in at most one of `predecessors`, `holder` and `successors`, and those
+/// three, read in that order, are in the order of the queue.
 #[derive(Debug)]
 struct State {
     /// The claims before the holder that Redis may still have on record, in order.
@@ -146,6 +148,7 @@ pub(super) struct Step {
 }
 
 impl Chain {
+    /// A chain that begins with `holder`, to which Redis granted the name.
     pub(super) fn new(
         holder: &str,
         successors: Vec<String>,

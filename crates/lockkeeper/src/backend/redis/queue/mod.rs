@@ -11,6 +11,7 @@
 //!   own_claims.rs     which claims this keeper has, so that strays can be told apart
 //! ```
 
+mod answers;
 mod heartbeat;
 mod inspect;
 mod last_tokens;
@@ -78,6 +79,8 @@ struct Granted {
 }
 
 impl Queue {
+    /// Checks what the user may do, and subscribes to this keeper's channel: a keeper that cannot be
+    /// told of its grants and losses is refused here, and not found out later.
     pub(super) async fn open(client: Client, settings: Settings) -> Result<Self> {
         let Settings { prefix, keeper, barging, url } = settings;
         let rights = wanted(&client, &prefix).look_up(&client).await?;
@@ -99,6 +102,7 @@ impl Queue {
         Ok(Self { shared })
     }
 
+    /// Notes the token, and makes the lease.
     fn grant(&self, entry: Entry, request: Arc<Request>, granted: Granted) -> Grant {
         let Granted { token, validity, .. } = granted;
         self.shared.requests.last_tokens.granted(&entry.keys.lock, token);
@@ -115,6 +119,7 @@ impl Backend for Queue {
         Capability { fair, ..crate::recipes::REDIS_QUEUE }
     }
 
+    /// One request, and nothing more if the name is free. The rest is in `wait.rs`.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
         let entry = shared.own_entry(&claim.name, claim.id);
@@ -143,6 +148,8 @@ impl Backend for Queue {
         outcome
     }
 
+    /// Out of the queue, or given back, wherever the claim is. This can let others of this keeper in,
+    /// which are woken by the answer.
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let entry = self.shared.entry(&claim.name, claim.id);
         let released = self.shared.requests.release(&entry, Duration::ZERO, true, None).await?;
@@ -169,6 +176,8 @@ impl Backend for Queue {
         Keys::new(&self.shared.requests.prefix, name).all().map(str::to_owned).into()
     }
 
+    /// The claim becomes this keeper's with its first renewal: until then messages about it go to the
+    /// keeper that made it.
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let entry = self.shared.own_entry(&ticket.name, ticket.id);
         Some(Box::new(QueueLease::adopt(self.shared.clone(), entry, ticket.ttl)))
@@ -220,6 +229,7 @@ impl Granted {
 }
 
 impl Shared {
+    /// Where a claim is in Redis.
     fn entry(&self, name: &Name, id: ClaimId) -> Entry {
         Entry { keys: Keys::new(&self.requests.prefix, name), id: id.to_string(), owned: None }
     }

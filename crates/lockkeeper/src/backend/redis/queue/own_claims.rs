@@ -33,6 +33,7 @@ impl OwnClaims {
         ids.filter(|id| !owned.contains(*id) && !stays(id)).map(str::to_owned).collect()
     }
 
+    /// Whether this keeper has the claim, or had and detached it.
     pub(super) fn has(&self, id: &str) -> bool {
         self.strays(std::iter::once(id)).is_empty()
     }

@@ -1,4 +1,8 @@
-//! A claim as it is written in Redis.
+//! A claim as it is written in Redis, and read back for the inspector.
+//!
+//! The scripts read the lines up to the owner; the rest is for people, and may be missing in what
+//! others wrote. Requests write the record from the keeper on (`Requests::request`); the scripts put id,
+//! token and since before it.
 
 use crate::backend::redis::error::beginning;
 use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};
@@ -19,6 +23,7 @@ pub(super) struct Record<'a> {
 const LONGEST: usize = 4096;
 
 impl<'a> Record<'a> {
+    /// `None` for what is no record.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let mut lines = text.splitn(9, '\n');
         let (_id, token, since) = (lines.next()?, lines.next()?, lines.next()?);
@@ -39,10 +44,12 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// Whose claim it is; `-` for one that was released and stays for its shortest time.
     pub(super) fn owner(&self) -> &Owner {
         &self.owner
     }
 
+    /// The claim as a holder, at `now` by the server's clock.
     pub(super) fn holder(&self, now: u64, expires_in: Duration) -> HolderView {
         HolderView {
             owner: self.owner.clone(),
@@ -56,6 +63,7 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The claim as a waiter, at `now` by the server's clock.
     pub(super) fn waiter(&self, now: u64) -> WaiterView {
         WaiterView {
             owner: self.owner.clone(),
@@ -76,6 +84,7 @@ pub(super) fn code_of(mode: Mode) -> String {
     }
 }
 
+/// The mode that [`code_of`] wrote; `None` for anything else.
 pub(super) fn mode_of(code: &str) -> Option<Mode> {
     match code.split_at_checked(1)? {
         ("x", "") => Some(Mode::Exclusive),

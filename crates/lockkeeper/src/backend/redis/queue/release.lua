@@ -1,20 +1,29 @@
--- ARGV: id, ms to stay, two flags: 1 may be in the queue, 2 was asked for before; newcomers may go
--- first; and behind the flags the keeper that asks, if it is to hear of its own claims that come
--- next by the answer: they need no message then; the token, and who may have had the name before
--- this one and given it up to it (each id with a blank behind it). Returns the ids and tokens of those who come next, and if there
--- is one that holds alone, which of its keeper's are next in line, a 0 behind them if it was not
--- held; where there are none, whether it was held, or why it was broken.
+-- Gives a claim back and lets the next in: the common cases. What returns nothing here goes on to
+-- lib.lua and release_full.lua.
+--
+-- ARGV: id
+--       ms for which nobody else may have the name yet
+--       a flag: 1 may be in the queue, 2 was sent before; a flag: newcomers may go first; and behind
+--       them the keeper that asks, if it is to hear by the answer of its own claims that come next:
+--       they need no message then
+--       its token, and the predecessors that may be on record in its place, each id with a blank behind
+--       it; only where the claim got the name by a local hand-over that Redis may not have heard of
+-- Returns the ids and tokens of the keeper's claims that come next; behind them, if the one that comes
+-- next holds alone, a list of its successors (successors.lua), or a 0 if the claim was not held.
+-- Where none comes next: 1 if the claim was held, 0 if it was not, or the reason for which it was broken.
 local value = redis.call('GET', KEYS[1])
 local letter, id = value and string.byte(value), ARGV[1]
 if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #id + 2) == id .. '\n' then
   local last = string.sub(value, #id + 3, string.find(value, '\n', #id + 3, true) - 1)
   local head = letter == 89 and string.byte(ARGV[3], 2) == 48 and redis.call('LPOP', KEYS[2])
   if head then
-    -- Hands over to one exclusive claim of a live keeper; everything else goes the long way.
+    -- The next is one exclusive claim of a live keeper; everything else goes the long way, with the
+    -- claim back at the head.
     local next_id, rest, keeper, ttl = string.match(head, '^(%x+)\n0\n%d+\n()(%x+)\nx\n(%d+)\n')
     if next_id then
       local clock = redis.call('TIME')
-      -- A keeper that asks is alive, and hears of it by the answer.
+      -- The keeper that asks is alive, and hears of the grant by the answer. Any other is told by a
+      -- message; what it gets first lasts only as long as its last heartbeat.
       local here, span = keeper == string.sub(ARGV[3], 3), math.min(tonumber(ttl), 2000)
       if not here then
         local alive = tonumber(redis.call('HGET', KEYS[3], 'a' .. keeper) or 0)
@@ -31,7 +40,8 @@ if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #i
     end
     redis.call('LPUSH', KEYS[2], head)
   elseif letter == 88 or string.byte(ARGV[3], 2) == 48 then
-    -- Full memory keeps no one from releasing; the token then depends on the clock alone.
+    -- Free, and nobody waits. The last token is kept for a minute. If memory is full, the key goes
+    -- instead: nobody is kept from releasing, and the next token depends on the clock alone.
     local kept = redis.pcall('SET', KEYS[1], 'F' .. last, 'PX', '60000')
     if kept.err then redis.call('DEL', KEYS[1]) end
     return 1

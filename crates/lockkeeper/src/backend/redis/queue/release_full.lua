@@ -1,10 +1,11 @@
+-- Gives a claim back and lets the next in: every case. See release.lua for the arguments and answers.
 local id, stay = ARGV[1], tonumber(ARGV[2])
 local flag, barging = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2, 2) == '1'
 local queued, repeated = flag == '1', flag == '2'
 local before = ARGV[5] or ''
 here = string.sub(ARGV[3], 3)
 load()
--- What was passed on to this one, it gives back.
+-- A predecessor is on record in its place: what was handed over to this claim, it gives back.
 for _, holder in ipairs(holders) do
   if string.find(before, holder.id .. ' ', 1, true) then
     if holder.field then redis.call('HDEL', KEYS[3], holder.field) end
@@ -33,6 +34,8 @@ if found == 0 and not queued then
   if repeated and form ~= '' then found = 1 end
   if before == '' then return found end
 end
+-- Where newcomers may go first, the name stays free and the head is only told to try; otherwise those
+-- at the head get it.
 if barging and #holders == 0 then
   local head = redis.call('LINDEX', KEYS[2], 0)
   if head then

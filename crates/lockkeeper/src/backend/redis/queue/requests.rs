@@ -12,6 +12,7 @@
 //! | [`break_hold`](Requests::break_hold) | `break.lua` | takes a claim from its holder |
 //! | [`show`](Requests::show) | `show.lua` | who holds and who waits |
 
+use super::answers::{HandedOver, Left, Look};
 use super::last_tokens::LastTokens;
 use super::local_handover::Step;
 use super::own_claims::Owned;
@@ -24,7 +25,6 @@ use crate::backend::redis::value::{ids, number, span, text, token_of};
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Name, Standing};
 use crate::error::Result;
 use redis::Value;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -65,27 +65,6 @@ pub(super) enum Asked {
     Uncovered(Mode),
 }
 
-/// What became of leaving the queue.
-#[derive(Debug)]
-pub(super) enum Left {
-    /// The place it had; 0 if it was not in the queue.
-    From(usize),
-    /// It had been granted meanwhile.
-    Granted(u64),
-}
-
-/// What became of telling Redis of a hand-over.
-#[derive(Debug)]
-pub(super) enum HandedOver {
-    /// Redis has the successor on record, and these of its keeper next in the queue, if that was
-    /// asked.
-    OnRecord(Vec<String>),
-    /// No predecessor had the name.
-    Lost(LossReason),
-    /// So it looks; but the step may have been carried out before, and the successor be over.
-    Unknown,
-}
-
 /// A claim of this keeper whose turn it is, by the answer to a request sent at `since`.
 #[derive(Debug)]
 pub(super) struct Promoted {
@@ -113,19 +92,6 @@ pub(super) struct Unheard<'a> {
     pub(super) predecessors: &'a [String],
 }
 
-/// What a heartbeat found.
-#[derive(Debug)]
-pub(super) struct Look {
-    /// Whether the heartbeat before was recent enough.
-    pub(super) was_alive: bool,
-    pub(super) next: Duration,
-    pub(super) stamp: u64,
-    /// The claims of this keeper that hold the name.
-    pub(super) held: Vec<(String, Option<u64>, Duration)>,
-    /// Those that are in the queue, if that was asked.
-    pub(super) waiting: Option<HashSet<String>>,
-}
-
 /// Sends the requests of one keeper.
 #[derive(Debug)]
 pub(super) struct Requests {
@@ -141,6 +107,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Those of a keeper that is called `keeper` in Redis.
     pub(super) fn new(client: Client, prefix: String, keeper: String, barging: bool) -> Self {
         let scripts = Scripts::new(&prefix);
         let (last_tokens, numbered) = Default::default();
@@ -383,19 +350,13 @@ fn released(answer: &Value, since: Moment) -> Released {
     Released { next: next.collect(), lost }
 }
 
-impl Look {
-    /// Every claim that is said to be this keeper's.
-    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
-        let held = self.held.iter().map(|(id, ..)| id.as_str());
-        held.chain(self.waiting.iter().flatten().map(String::as_str))
-    }
-}
-
+/// A place in the queue, as a script tells it.
 fn queued(place: &Value, next: &Value, stamp: &Value) -> Option<Asked> {
     let place = usize::try_from(number(place)?).ok()?;
     Some(Asked::Queued { place, next: span(next)?, stamp: number(stamp)? })
 }
 
+/// The loss of a claim that was broken for this reason.
 fn broken(reason: &[u8]) -> LossReason {
     LossReason::Broken { reason: String::from_utf8_lossy(reason).into_owned() }
 }

@@ -20,6 +20,7 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
+    /// With the prefix of keys and channels written into the code, so that it is not sent each time.
     pub(super) fn new(prefix: &str) -> Self {
         // As a Lua literal: the prefix comes from the URL.
         let prefix = prefix.replace('\\', "\\\\").replace('\'', "\\'");

@@ -14,9 +14,10 @@
 //!   └─ heartbeat: this keeper's waiters live; what was missed becomes a wakeup
 //! ```
 
+use super::answers::Left;
 use super::heartbeat::Heartbeat;
 use super::local_handover::{Chain, Contact, Handover, Validity};
-use super::requests::{Asked, Entry, Left, Request};
+use super::requests::{Asked, Entry, Request};
 use super::waiters::{HEARTBEAT, LastSeen, Waiting, Wakeup};
 use super::{Granted, Queue, Shared};
 use crate::backend::redis::keys::Keys;
@@ -40,6 +41,7 @@ const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
 /// The first answer, when it was asked for, and where the wakeup arrives.
 type First = (Result<Asked>, Moment, oneshot::Receiver<Wakeup>);
 
+/// What one wait comes to.
 enum Outcome {
     Granted(Granted),
     /// The patience is over, and the claim is out of the queue.
@@ -248,6 +250,7 @@ impl Shared {
         }
     }
 
+    /// Sends heartbeats when they are due, until Redis has been away for too long.
     async fn send_heartbeats(&self, heartbeat: &Arc<Heartbeat>, keys: &Keys) -> Error {
         loop {
             heartbeat.due().await;

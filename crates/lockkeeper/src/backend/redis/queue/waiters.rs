@@ -46,8 +46,10 @@ pub(super) struct Waiters {
 /// Removes a stray claim from Redis, given the key of its name and its id.
 pub(super) struct Remove(pub(super) Box<RemoveClaim>);
 
+/// Called with the key of a name and the id of a claim.
 type RemoveClaim = dyn Fn(&str, &str) + Send + Sync;
 
+/// A claim on the list.
 #[derive(Debug)]
 struct Waiter {
     heartbeat: Arc<Heartbeat>,
@@ -156,6 +158,7 @@ impl Waiters {
         }
     }
 
+    /// Keeps the latest sight of the server's clock.
     fn note_clock(&self, seen: LastSeen) {
         let mut clock = lock(&self.clock);
         if clock.is_none_or(|before| before.sent < seen.sent) {
@@ -204,6 +207,7 @@ impl Waiters {
         }
     }
 
+    /// Wakes a claim, if it still waits.
     pub(super) fn wake(&self, id: &str, wakeup: Wakeup) {
         if let Some(waiter) = lock(&self.waiting).remove(id) {
             waiter.end(id, Some(wakeup));
@@ -348,6 +352,7 @@ pub(super) struct Taken {
 }
 
 impl Waiter {
+    /// Takes it out of the heartbeat, and wakes it if there is something to tell.
     fn end(self, id: &str, wakeup: Option<Wakeup>) {
         self.heartbeat.leave(id);
         if let Some(Wakeup::Granted { token, .. } | Wakeup::Found { token, .. }) = &wakeup {

@@ -1,10 +1,17 @@
--- ARGV: …, id, mode, ttl, field of the owner, and the rest of the note.
--- Returns the token; or busy and ms until it may be free; or uncovered.
+-- Takes the name if the claim fits beside those that hold it: it is free, the claim's owner writes it,
+-- or it is read and the claim wants to read.
+--
+-- ARGV: …, id, mode (x or s), ttl, field of the owner, and the rest of the note
+-- Returns the token, which is that of the owner's other claims if there are any; or
+--   { busy, ms until it may be free }
+--   { uncovered }: the owner reads, and asks to write
 local id, wanted, ttl, owner = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 settle()
 finish()
+-- Withdrawn: this request was overtaken by its own withdrawal.
 if others['w' .. id] then return { 'busy', 0 } end
 
+-- If it is noted already, an earlier answer was lost: it gets its whole ttl again.
 local claim = claims['c' .. id]
 if not claim then
   local reads, also_writes = lock[owner], lock[owner .. ':write']

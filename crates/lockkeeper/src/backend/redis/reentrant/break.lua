@@ -1,4 +1,8 @@
--- ARGV: …, token, reason. Takes the claims with that token from their holder; returns how many.
+-- Takes the claims with a token from their holder, and tells its keeper. The reason stays for a minute,
+-- for a holder that misses the message and asks by its next renewal.
+--
+-- ARGV: …, token, reason
+-- Returns how many claims there were.
 local broken = 0
 settle()
 for name, claim in pairs(claims) do

@@ -1,4 +1,9 @@
-//! Who holds.
+//! Who holds, for the inspector: our own claims by their notes, holds of Redisson by the fields of the
+//! lock.
+//!
+//! Redisson's waiters are subscribed to a channel and not known to Redis, and ours do the same, so
+//! nobody is shown waiting. Of a hold of Redisson there is an owner, a count and an expiry, and no
+//! token, note or beginning.
 
 use super::Shared;
 use crate::backend::redis::error::unexpected;
@@ -10,6 +15,7 @@ use redis::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Who holds one name.
 pub(super) async fn show(shared: &Shared, name: &Name) -> Result<LockView> {
     let found = look(shared, name).await?;
     found.ok_or_else(|| {
@@ -26,6 +32,7 @@ async fn look(shared: &Shared, name: &Name) -> Result<Option<LockView>> {
     }
 }
 
+/// Now, our claims and the holds of others. Claims of one owner are shown as one holder.
 fn view(name: &Name, answer: &Value) -> Option<LockView> {
     let Value::Array(parts) = answer else { return None };
     let [now, Value::Array(ours), Value::Array(theirs)] = &parts[..] else { return None };
@@ -70,7 +77,7 @@ fn holder(record: &str, now: u64) -> Option<HolderView> {
     })
 }
 
-/// One who came by another library: since when it holds, nobody knows.
+/// A hold of another library: since when it holds, nobody knows.
 fn other(words: &[Value]) -> Option<HolderView> {
     let [field, Value::Int(exclusive), count, Value::Int(left)] = words else { return None };
     Some(HolderView {
@@ -85,6 +92,7 @@ fn other(words: &[Value]) -> Option<HolderView> {
     })
 }
 
+/// Every name that is held and begins with `prefix`: every hash that looks like a lock.
 pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
     let names = names(shared, prefix).await?;
     let show = |name: Name| async move {

@@ -1,4 +1,16 @@
 //! From a lock's name to Redisson's keys and channels, and to ours beside them.
+//!
+//! | | name `orders/42` | name `a{b}c` |
+//! |---|---|---|
+//! | lock | `orders/42` | `a{b}c` |
+//! | readers | `{orders/42}:<owner>:rwlock_timeout:<n>` | `a{b}c:<owner>:rwlock_timeout:<n>` |
+//! | told of releases | `redisson_lock__channel:{orders/42}` | `redisson_lock__channel:a{b}c` |
+//! | | `redisson_rwlock:{orders/42}` | `redisson_rwlock:a{b}c` |
+//! | our notes | `lockkeeper:reentrant:{orders/42}` | `lockkeeper:reentrant:tagged:a{b}c` |
+//!
+//! The first four rows are Redisson's, which puts braces around a name that has no opening one and
+//! leaves all others as they are. In a cluster all keys of a lock must be on one node, which some names
+//! with braces do not allow: those are refused there.
 
 use crate::backend::Name;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,6 +41,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// All that the scripts take, in their order.
     pub(super) fn all(&self) -> [&str; 4] {
         [&self.lock, &self.notes, &self.lock_channel, &self.rw_channel]
     }
@@ -38,6 +51,7 @@ impl Keys {
         [&self.lock, &self.notes]
     }
 
+    /// Where releases are published.
     pub(super) fn channels(&self) -> [&str; 2] {
         [&self.lock_channel, &self.rw_channel]
     }
@@ -86,6 +100,7 @@ fn has_one_slot(lock: &str) -> bool {
     }
 }
 
+/// The error for a name that cannot be a lock.
 fn refused(name: &Name, why: &str) -> Error {
     Error::new(ErrorKind::InvalidName, format!("{name:?} cannot be a lock here: {why}"))
 }
@@ -99,6 +114,7 @@ mod tests {
         layout.keys(&Name::new(name).unwrap())
     }
 
+    /// Redisson's part is what its source does; ours must not change between versions.
     #[test]
     fn the_layout_is_pinned() {
         let plain = keys("orders/42", true).unwrap();
@@ -125,6 +141,7 @@ mod tests {
         }
     }
 
+    /// A lock called as our notes are would be its own neighbour.
     #[test]
     fn our_own_keys_are_no_locks() {
         let name = "lockkeeper:reentrant:{a}";

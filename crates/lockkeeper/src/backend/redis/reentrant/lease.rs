@@ -1,4 +1,4 @@
-//! A held claim.
+//! A held claim: its note beside the lock, by which any keeper can renew it and give it back.
 
 use super::Shared;
 use super::keys::Keys;
@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What keeps a claim and gives it back.
 #[derive(Debug)]
 pub(super) struct ReentrantLease {
     pub(super) shared: Arc<Shared>,

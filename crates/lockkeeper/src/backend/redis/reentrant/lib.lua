@@ -1,17 +1,29 @@
--- One name. KEYS: the lock, our notes on it, the channel of locks, the channel of read-write locks.
--- ARGV[1]: how to publish; ARGV[2]: what the keys of readers begin with.
+-- One name in Redisson's layout: what all scripts of the recipe share.
 --
--- The lock is as Redisson's read-write lock keeps it: a hash with `mode`, which is read or write;
--- per owner a field that says how often it is in, with `:write` at its end for one who writes; and
--- for every time a reader is in, a key `<owner>:rwlock_timeout:<n>` that lives for as long as that
--- may last: a reader without one is over. A hash without `mode` is an RLock of Redisson.
--- The notes are a hash: t the last token, c<id> a claim, l<id> one that was released and stays for
--- its shortest time, b<id> why a claim was broken, w<id> a claim that was withdrawn.
+-- KEYS: the lock, our notes on it, the channel of locks, the channel of read-write locks
+-- ARGV[1]: the command to publish with; ARGV[2]: what the keys of readers begin with; the rest is each
+--          script's own
 --
--- A claim holds while it is noted, its time is not over and its field is in the lock; the count of
--- a field of ours is the number of such claims. So nothing is added to a count or taken off: it is
--- counted anew, and whatever is asked twice is done once. A field is only ever made together with
--- a note, after the notes of a time before are struck off; no note can speak of a later field.
+-- The lock is as Redisson's read-write lock keeps it: a hash with
+--   mode            read or write; a hash without it is an RLock of Redisson
+--   <owner>         how often an owner reads
+--   <owner>:write   how often an owner writes
+-- and for every time an owner reads, a key <owner>:rwlock_timeout:<n> that lives for as long as that may
+-- last: a reader without one is over.
+--
+-- The notes are a hash, ours alone:
+--   t       the last token
+--   c<id>   a claim
+--   l<id>   a claim that was released and stays for its shortest time
+--   b<id>   until when it is kept, and why a claim was broken
+--   w<id>   until when it is kept: a claim that was withdrawn, and must not come after all
+--
+-- Invariants:
+-- - A claim holds while it is noted, its time is not over and its field is in the lock.
+-- - The count of a field of ours is the number of such claims. Nothing is added to a count or taken off:
+--   it is counted anew, so that a request that is sent twice is carried out once.
+-- - A field is only ever made together with a note, after the notes of an earlier time are removed: no
+--   note can speak of a later field of the same name.
 local KEPT = 60000
 local FOREIGN = redis.error_reply('FOREIGN the key of the lock holds something else')
 
@@ -21,6 +33,8 @@ local now = math.floor(micros / 1000)
 
 local function digits(number) return string.format('%.0f', number) end
 
+-- What is in the key now; `foreign` if that is no lock. Numbers that someone keeps in a hash are told
+-- from a lock by their expiry: no lock is without one.
 local kind = redis.call('TYPE', KEYS[1]).ok
 local foreign = kind ~= 'none' and kind ~= 'hash'
 local lock, mode = {}, nil
@@ -30,7 +44,6 @@ if kind == 'hash' then
   mode, lock.mode = lock.mode, nil
   foreign = mode and mode ~= 'read' and mode ~= 'write'
   for _, count in pairs(lock) do foreign = foreign or not tonumber(count) end
-  -- No lock is without an end; numbers that someone keeps in a hash are.
   foreign = foreign or redis.call('PTTL', KEYS[1]) == -1
 end
 
@@ -63,15 +76,17 @@ do
   end
 end
 
+-- Whether a noted claim holds the name.
 local function holds(claim) return claim.expires > now and lock[claim.field] end
 
 local function writes(field) return string.sub(field, -6) == ':write' end
 
+-- The key that keeps a reader alive, for the time it entered as number `number`.
 local function timeout_key(field, number)
   return ARGV[2] .. field .. ':rwlock_timeout:' .. number
 end
 
--- Until when a field may last.
+-- For how many ms a field may last: a writer as long as the lock, a reader as long as its longest key.
 local function left_of(field)
   if not mode or writes(field) then return redis.call('PTTL', KEYS[1]) end
   local longest = 0
@@ -81,9 +96,10 @@ local function left_of(field)
   return longest
 end
 
--- The fields whose count may have changed.
+-- The fields whose count may have changed, for finish.
 local touched = {}
 
+-- Notes a claim, and puts its field in the lock.
 local function note(name, claim)
   claims[name] = claim
   lock[claim.field] = lock[claim.field] or 0
@@ -91,12 +107,14 @@ local function note(name, claim)
   redis.call('HSET', KEYS[2], name, written(claim))
 end
 
+-- Removes the note of a claim.
 local function strike(name)
   touched[claims[name].field] = true
   claims[name] = nil
   redis.call('HDEL', KEYS[2], name)
 end
 
+-- Removes the notes of claims that do not hold any more, and those that are not needed any more.
 local function settle()
   for name, claim in pairs(claims) do
     if not holds(claim) then strike(name) end
@@ -109,7 +127,7 @@ local function settle()
   end
 end
 
--- Writes the count of a field anew, and whether it was there to be counted.
+-- Writes the count of a field anew, with the keys of its readers; whether it was there to be counted.
 local function recount(field)
   local before = tonumber(lock[field])
   if not before then return false end
@@ -136,12 +154,14 @@ local function recount(field)
   return true
 end
 
--- Everyone who may wait, and as Redisson does it: all after a writer, one of each client else.
+-- Tells everyone that may wait, as Redisson does it: all of them after a writer, otherwise one of each
+-- client.
 local function wake(was)
   redis.call(ARGV[1], KEYS[3], '0')
   redis.call(ARGV[1], KEYS[4], was == 'write' and '1' or '0')
 end
 
+-- Nobody holds the name any more.
 local function free()
   local was = mode
   lock, mode = {}, nil
@@ -151,7 +171,8 @@ local function free()
   wake(was)
 end
 
--- Brings the lock into line with the notes.
+-- Brings the lock into line with the notes, and its expiry into line with the longest claim. A writer
+-- that leaves readers of its own behind turns the lock into one that is read.
 local function finish()
   local changed, writer, longest = false, false, 0
   for field in pairs(touched) do changed = recount(field) or changed end

@@ -9,10 +9,18 @@
 //! `RLock` for exclusive claims was rejected because a `getReadWriteLock` does not see it.
 //!
 //! Redisson keeps a count per owner. Which claims are counted, their tokens and notes are in a hash
-//! beside the lock, `lockkeeper:reentrant:{name}`; the scripts say what must stay true of the two.
+//! beside the lock, `lockkeeper:reentrant:{name}`; `lib.lua` says what must stay true of the two.
 //!
-//! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper
-//! does. In a cluster, whose Redisson clients publish to its shards, so do we. What waits is not known to the store, so nobody is shown waiting, and no order is kept.
+//! ```text
+//!   orders/42                              lockkeeper:reentrant:{orders/42}
+//!     mode            write                  t        1789540332123456
+//!     8a1f…:7:write   2            ◄── counted ──┬── c5f0c…01   expiry, token, since, field, …
+//!                                                └── c71be…09   the same owner, again
+//! ```
+//!
+//! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper does.
+//! In a cluster, whose Redisson clients publish to its shards, so do we. Claims that wait are not known
+//! to Redis, so nobody is shown waiting, and no order is kept.
 
 mod inspect;
 mod keys;
@@ -66,6 +74,7 @@ pub(super) struct Settings {
 }
 
 impl Reentrant {
+    /// Checks what the user may do, and subscribes to this keeper's channel.
     pub(super) async fn open(client: Client, settings: Settings) -> Result<Self> {
         let Settings { prefix, keeper, clustered, url } = settings;
         if clustered {
@@ -89,6 +98,7 @@ impl Reentrant {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// Asks once.
     async fn ask(&self, claim: &Claim, keys: &Keys) -> Result<Answer> {
         let sent = Moment::now();
         match self.shared.requests.acquire(claim, keys).await? {
@@ -161,10 +171,10 @@ async fn has_shards(client: &Client) -> Result<()> {
     }
 }
 
-/// What a claim is told that asks.
+/// What becomes of asking once.
 enum Answer {
     Granted(Grant),
-    /// For so long, where that is known, unless it is given back or renewed.
+    /// Held by others, for at most this long where that is known, unless they renew it.
     Busy(Option<Duration>),
 }
 
@@ -204,6 +214,7 @@ impl Backend for Reentrant {
         keys.map(|keys| keys.stored().map(str::to_owned).into()).unwrap_or_default()
     }
 
+    /// Told of a break at its next renewal only: the message goes to the keeper that made the claim.
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let keys = self.shared.layout.keys(&ticket.name).ok()?;
         let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);

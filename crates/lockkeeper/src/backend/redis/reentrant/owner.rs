@@ -25,6 +25,7 @@ pub(super) fn field_of(owner: &Owner) -> String {
     }
 }
 
+/// Whether the id is one that a keeper made: it ends in 32 lower-case hexadecimal digits.
 fn is_ordinary(id: &str) -> bool {
     let digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     let start = id.len().checked_sub(DIGITS);

@@ -1,5 +1,8 @@
--- ARGV: …, id, ms to stay, 1 if the claim is withdrawn: then it must not come after all; 2 if it was
--- asked for before. Returns 1, or 0 if the claim was not there to be given back, or why it was broken.
+-- Gives a claim back, and wakes those that may wait.
+--
+-- ARGV: …, id, ms for which nobody else may have the name yet, and 1 if the claim is withdrawn: then it
+--       must not come after all; 2 if the request was sent before
+-- Returns 1; or 0 if the claim was not there to be given back, or the reason for which it was broken.
 local id, stay = ARGV[3], tonumber(ARGV[4])
 local claim = claims['c' .. id]
 if claim and holds(claim) and stay > 0 then

@@ -1,4 +1,7 @@
--- ARGV: …, id, ttl. Returns 1 if it is held, else why not.
+-- Gives a claim its whole ttl again, if it is still held.
+--
+-- ARGV: …, id, ttl
+-- Returns 1 if the claim is held; else { broken, reason } or { gone }.
 local claim = claims['c' .. ARGV[3]]
 if claim and holds(claim) then
   -- The expiry first: at maxmemory Redis lets a script go on once it has written.

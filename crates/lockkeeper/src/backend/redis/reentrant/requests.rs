@@ -13,6 +13,7 @@ use crate::error::Result;
 use redis::Value;
 use std::time::Duration;
 
+/// One per request.
 #[derive(Debug)]
 struct Scripts {
     acquire: Script,
@@ -23,6 +24,7 @@ struct Scripts {
 }
 
 impl Scripts {
+    /// All but the look refuse a key that is no lock, before they write anything.
     fn new() -> Self {
         let library = include_str!("lib.lua");
         let count = KeyCount { all: 4, keys: 2, first_is_enough: "false" };
@@ -60,6 +62,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Those of a keeper that listens on `channel`.
     pub(super) fn new(client: Client, channel: String, publish: &'static str) -> Self {
         Self { client, channel, publish, scripts: Scripts::new() }
     }
@@ -144,6 +147,7 @@ impl Requests {
         self.run(&self.scripts.show, keys, &[]).await
     }
 
+    /// Runs a script with what all of them are told first.
     async fn run(&self, script: &Script, keys: &Keys, arguments: &[&[u8]]) -> Result<Value> {
         self.client.call(script, &keys.all(), &self.with_common(keys, arguments)).await
     }

@@ -1,5 +1,7 @@
--- Returns now, the claims that hold, and the fields of others as field, whether it is exclusive,
--- count and ms left; nothing for a key that is no lock.
+-- Shows who holds the name; writes nothing.
+--
+-- Returns { now, { our claims, as noted }, { field, whether it is exclusive, count and ms left of each
+-- hold of another library } }; nothing for a key that is no lock.
 if foreign then return {} end
 local ours, known, theirs = {}, {}, {}
 for _, claim in pairs(claims) do

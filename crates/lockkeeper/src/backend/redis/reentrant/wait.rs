@@ -20,6 +20,7 @@ const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
 /// The pause before asking again what was not answered.
 const PAUSE: Duration = Duration::from_millis(150);
 
+/// Held by the waiter that tries.
 type Flight = tokio::sync::Mutex<()>;
 
 /// Which waiter tries, per name: of all claims of this keeper that wait for it one subscribes and
@@ -29,6 +30,7 @@ type Flight = tokio::sync::Mutex<()>;
 pub(super) struct SingleFlight(Mutex<HashMap<(Name, Mode), Weak<Flight>>>);
 
 impl SingleFlight {
+    /// That of the claim's name and mode.
     fn of(&self, claim: &Claim) -> Arc<Flight> {
         let key = (claim.name.clone(), claim.mode);
         let mut flights = lock(&self.0);
@@ -45,6 +47,8 @@ impl SingleFlight {
 }
 
 impl Reentrant {
+    /// Waits until the claim is granted or the patience is over. Nothing of the claim is left in Redis
+    /// in the latter case, also where a request was not answered.
     pub(super) async fn wait(
         &self,
         claim: &Claim,
@@ -73,6 +77,7 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
+    /// Waits for its place, and tries from then on.
     async fn through(&mut self) -> Result<Option<Grant>> {
         let flight = self.backend.shared.single_flight.of(self.claim);
         // An owner may come to hold the name elsewhere, and then need not wait for its place here.
@@ -151,6 +156,7 @@ impl Wait<'_> {
     }
 }
 
+/// The error for a server that has been away for too long.
 fn unanswered() -> Error {
     let message = format!("Redis has not answered for {TOLERATED_SILENCE:?}");
     Error::new(ErrorKind::Unavailable, message)

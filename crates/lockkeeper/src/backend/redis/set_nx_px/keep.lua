@@ -1,5 +1,7 @@
--- KEYS[1] the lock; ARGV: claim, ttl. 1 if it is the claim's, which now has its whole ttl;
--- 0 if it is not; -1 if the key holds something that is no lock at all.
+-- Gives a claim its whole ttl, if the key is its own.
+--
+-- KEYS[1]: the lock; ARGV: claim, ttl
+-- Returns 1 if the key is the claim's; 0 if it is not; -1 if it holds something that is no lock at all.
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then
   return redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -1,12 +1,18 @@
 //! `recipe=set-nx-px`: `SET name value NX PX ttl`.
 //!
-//! The key is the lock's name as it is, the value is the claim's id, and whoever renews or gives
-//! back compares the value first, in a script. So it excludes redis-py, redsync, rslock,
-//! node-redlock and others that do the same on the same key.
+//! The key is the lock's name as it is, the value is the claim's id, and a renewal or a release
+//! compares the value first, in a script. So it excludes redis-py, redsync, rslock, node-redlock and
+//! others that do the same on the same key.
 //!
-//! What the layout has no room for is not offered: no tokens, no shared mode, no order among
-//! those who wait. Waiters ask again and again, since other libraries tell no one when they
-//! release. Nobody can be listed either: the key of a lock looks like any other.
+//! ```text
+//!   acquire   SET name id NX PX ttl    OK: held. Nil: taken, perhaps by this very claim, if the
+//!             keep.lua                 first answer was lost: keep.lua tells, and renews it then
+//!   renew     keep.lua                 if the value is ours: PEXPIRE
+//!   release   release.lua              if the value is ours: DEL
+//! ```
+//!
+//! What the layout has no room for is not offered: no tokens, no shared mode, no order among those that
+//! wait. A counter for tokens was rejected: the other libraries on the same key would not count.
 
 use super::client::Script;
 use super::error::unexpected;
@@ -39,7 +45,7 @@ struct Shared {
     alarms: Arc<Alarms>,
 }
 
-/// Whose the key is.
+/// To whom the key belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Ours,
@@ -49,6 +55,7 @@ enum Kept {
 }
 
 impl SetNxPx {
+    /// Asks nothing of the server: the first claim finds out whether it is there.
     pub(super) fn open(keys: Arc<SingleKeys>) -> Self {
         let keep = Script::new(include_str!("keep.lua"));
         let release = Script::new(include_str!("release.lua"));
@@ -58,6 +65,7 @@ impl SetNxPx {
         Self { shared: Arc::new(Shared { keys, keep, release, alarms }) }
     }
 
+    /// The grant of a claim whose key was set by a request sent at `sent`.
     fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
         let (shared, id) = (self.shared.clone(), claim.id.to_string());
         let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl };
@@ -128,6 +136,7 @@ impl fmt::Display for SetNxPx {
     }
 }
 
+/// A held claim: all that is needed to keep it is the key and the id, so that any keeper can.
 #[derive(Debug)]
 struct SetNxPxLease {
     shared: Arc<Shared>,

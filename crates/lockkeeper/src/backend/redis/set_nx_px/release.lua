@@ -1,6 +1,10 @@
--- KEYS[1] the lock; ARGV: claim, milliseconds to stay, 1 if it was asked for before. Returns 0 if
--- the claim was not there to be given back.
--- Not `call`: a key of another kind is not ours, which is no error to one who gives back.
+-- Deletes the key, if it is the claim's; or leaves it for a while under a value that is nobody's.
+--
+-- KEYS[1]: the lock; ARGV: claim, ms for which nobody else may have the name yet, 1 if the request was
+--          sent before
+-- Returns 0 if the claim was not there to be given back.
+--
+-- Not `call`: a key of another type is not ours, which is no error for a release.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return tonumber(ARGV[3])
 end

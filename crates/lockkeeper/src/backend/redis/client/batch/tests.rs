@@ -1,3 +1,6 @@
+//! Batching over a connection to an echo server, on current-thread and multi-thread runtimes. The
+//! tests that count packets depend on tokio waking deferred wakers when a worker is idle.
+
 use super::*;
 use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
@@ -6,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-/// The other end of the line: says what arrives and answers with it, like ECHO.
+/// The other end of the connection: reports what arrives and answers with it, like ECHO.
 async fn echo(stream: DuplexStream, arrived: mpsc::UnboundedSender<String>) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {

@@ -1,3 +1,6 @@
+//! The chain alone, without Redis: which claim may be handed the name, and what Redis may have on
+//! record meanwhile. Against a server it is tested in the lab.
+
 use super::*;
 use crate::backend::redis::queue::own_claims::OwnClaims;
 
