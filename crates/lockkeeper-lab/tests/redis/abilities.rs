@@ -11,7 +11,7 @@ use lockkeeper_lab::server::{Lab, Server};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 cases!(
     a_closed_keeper_has_no_connections_and_can_be_used_again,
@@ -138,8 +138,11 @@ async fn a_broken_connection_puts_every_hold_in_jeopardy_for_a_moment(lab: &Lab)
     // Nobody sends anything now: it is the connection for messages that tells.
     proxy.control().refuse(true);
     proxy.control().reset();
+    let cut = Instant::now();
     let jeopardy = async || Ok(guard.is_in_jeopardy().then_some(()));
     eventually("the hold is in jeopardy", jeopardy).await;
+    // A third of the ttl later the next renewal would have found out as well.
+    ensure!(cut.elapsed() < LONG / 6, "only after {:?}", cut.elapsed());
     ensure!(guard.is_held(), "it was lost at once");
     proxy.control().heal();
     let safe = async || Ok((!guard.is_in_jeopardy()).then_some(()));

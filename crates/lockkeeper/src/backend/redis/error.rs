@@ -45,13 +45,14 @@ pub(super) fn recovery(error: &RedisError) -> Recovery {
     }
 }
 
-/// Whether a key of the lock holds something else.
+/// Whether a key of the lock holds something else: another type, or a value that is no record of ours.
 pub(super) fn is_foreign(error: &RedisError) -> bool {
     // The second is from our own scripts, which can raise no other code.
     error.code() == Some("WRONGTYPE") || error.to_string().contains("FOREIGN")
 }
 
-/// Whether a primary was demoted while it waited for its replicas.
+/// Whether a primary was demoted while it waited for its replicas. The command before the `WAIT` was
+/// carried out, and may be lost with the demotion.
 fn was_demoted(error: &RedisError) -> bool {
     error.code() == Some("UNBLOCKED")
 }
@@ -63,7 +64,8 @@ fn is_forbidden_in_script(error: &RedisError) -> bool {
     })
 }
 
-/// Whether a slot is on its way from one node of a cluster to another, with some of the keys.
+/// Whether a slot is on its way from one node of a cluster to another, with some of the keys: a script
+/// that uses all of them can run on neither node until the rest has moved.
 pub(super) fn is_moving(error: &RedisError) -> bool {
     // The second is what a script is told that uses a key which is not there, or there already.
     error.kind() == ServerErrorKind::TryAgain.into()

@@ -2,7 +2,10 @@
 //!
 //! With any `maxmemory-policy` but `noeviction` Redis deletes keys to make room, and a lock whose key
 //! is gone can be taken by another. That looks fine until memory is full, so it is refused when a
-//! keeper connects.
+//! keeper connects. In a cluster every primary is asked: one that evicts is enough to be refused.
+//!
+//! `volatile-*` policies are no better than the others: keys of locks are those with an expiry. With
+//! `noeviction` a full server refuses new claims, and lets held ones be renewed and released.
 
 use super::client::Client;
 use crate::backend::support::options::config;

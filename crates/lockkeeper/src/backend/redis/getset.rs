@@ -96,7 +96,7 @@ impl Backend for GetSet {
         Ok((current == Some(old)).then(|| self.grant(key, claim, start)))
     }
 
-    /// Nothing: the key may be another's, and nobody can tell.
+    /// Does nothing: the key may be another's, and nobody can tell.
     async fn withdraw(&self, _: &Claim) -> Result<()> {
         Ok(())
     }
@@ -122,7 +122,7 @@ impl fmt::Display for GetSet {
     }
 }
 
-/// This client's clock, in milliseconds.
+/// This client's clock, in milliseconds. That it is compared with those of other clients is the flaw.
 fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }

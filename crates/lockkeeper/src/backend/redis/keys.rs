@@ -41,7 +41,8 @@ impl Keys {
         [&self.lock, &self.queue, &self.state]
     }
 
-    /// The name that a key belongs to, whichever of the three it is.
+    /// The name that a key belongs to, whichever of the three it is; `None` for a key that is none of
+    /// ours, an error for one that looks like ours and has no valid name.
     pub(super) fn name_of(prefix: &str, key: &str) -> Option<Result<Name>> {
         let (name, _) = key.strip_prefix(prefix)?.strip_prefix('{')?.rsplit_once('}')?;
         Some(Name::new(&percent::decode(name)?))
@@ -53,6 +54,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// In users' databases: it must not change.
     #[test]
     fn the_layout_is_pinned() {
         let keys = Keys::new(PREFIX, &Name::new("orders/42").unwrap());

@@ -3,6 +3,10 @@
 //! A URL is read into the same [`RedisOptions`] that a program can fill by itself; whatever a URL can
 //! say has a public field there. Two things only a program can say: certificates that are not in files
 //! ([`TlsOptions`]), and the settings of a client that it has already ([`RedisOptions::from_client`]).
+//!
+//! An option that the chosen recipe would ignore is refused, as one that there is not: a URL must not
+//! promise what does not happen. Passwords are in no `Debug` and in nothing that is shown; a URL is
+//! shown as it was written, without its password and its options.
 
 use super::client::{ConnectOptions, Topology};
 use super::keys::PREFIX;

@@ -86,7 +86,7 @@ impl Wanted {
         self.0.push(Right { words, only_for, on_key: false, standing: Standing::Unknown });
     }
 
-    /// Looks up which of them the user has.
+    /// Looks up which of them the user has, in one round trip.
     pub(super) async fn look_up(mut self, client: &Client) -> Result<Vec<Right>> {
         let mut look = redis::cmd("EVAL");
         look.arg(LOOK).arg(0);
@@ -115,7 +115,8 @@ impl Wanted {
 }
 
 /// A user may be let at some locks only, and the key that was tried not be one of them: then nothing
-/// is known of what it may do with others.
+/// is known of what it may do with others. It is let in, and a right that is missing is found out when it
+/// is first used.
 fn doubt_keys(rights: &mut [Right]) {
     let on_keys = || |right: &&mut Right| right.on_key;
     if rights.iter_mut().filter(on_keys()).all(|right| right.standing == Standing::Missing) {
@@ -123,7 +124,7 @@ fn doubt_keys(rights: &mut [Right]) {
     }
 }
 
-/// Refuses a user who lacks what no lock can do without, and warns of what else is missing.
+/// Refuses a user without the rights that every lock needs, and warns of what else is missing.
 pub(super) fn judge(rights: &[Right], at: &str) -> Result<()> {
     let missing = || rights.iter().filter(|right| right.standing == Standing::Missing);
     for right in missing() {

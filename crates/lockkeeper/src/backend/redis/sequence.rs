@@ -3,6 +3,9 @@
 //! One key per sequence with the last number reserved. It never expires, and is not touched by any
 //! lock. An answer that is lost takes its numbers with it: the command is sent again and reserves
 //! others, so there may be gaps and never a number twice.
+//!
+//! A server that forgot the key begins again at the caller's `floor`, which should therefore be above
+//! every number that is known to have been used.
 
 use super::client::{Client, Script};
 use crate::backend::Name;
@@ -21,6 +24,8 @@ end
 return last";
 
 /// The first of `count` numbers, not below `floor`. The key never expires.
+///
+/// `INCRBY` refuses to count past 2^63, and so does this: a sequence ends, it does not begin again.
 pub(super) async fn reserve(
     client: &Client,
     prefix: &str,

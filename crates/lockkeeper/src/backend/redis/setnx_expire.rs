@@ -60,7 +60,7 @@ impl Backend for SetnxExpire {
         Ok(Some(Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }))
     }
 
-    /// Nothing: the key may be another's, and nobody can tell.
+    /// Does nothing: the key may be another's, and nobody can tell.
     async fn withdraw(&self, _: &Claim) -> Result<()> {
         Ok(())
     }

@@ -14,7 +14,8 @@ use crate::backend::Name;
 use crate::error::Result;
 use redis::{Cmd, Value};
 
-/// The keys of one server.
+/// The keys of one server. Commands here may be sent twice, which two of the three recipes do not bear:
+/// that is among their flaws.
 #[derive(Debug)]
 pub(super) struct SingleKeys {
     pub(super) client: Client,

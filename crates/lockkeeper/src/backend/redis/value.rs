@@ -1,4 +1,8 @@
 //! Reading what a script answered.
+//!
+//! Lua has one kind of number, exact up to 2^53, and Redis cuts fractions off when it answers with one.
+//! So scripts answer with digits where that matters, and with numbers where it does not; both are read
+//! here. What cannot be read is `None`, of which a caller makes an error that shows the answer.
 
 use redis::Value;
 use std::time::Duration;

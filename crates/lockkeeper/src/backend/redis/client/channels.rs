@@ -56,7 +56,8 @@ impl Channels {
     }
 }
 
-/// A subscription to two channels, until dropped.
+/// A subscription to two channels, until dropped. Two, because Redisson has one for its locks and one for
+/// its read-write locks, and a release on either may free the name.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     channels: Arc<Channels>,

@@ -234,7 +234,7 @@ impl Cluster {
         known.slots.is_some() && !known.is_doubtful
     }
 
-    /// Asks who has which slots, unless that is known: one node, and another if that is slow. What
+    /// Asks which node has which slots, unless that is known: one node, and another if that is slow. What
     /// was known stays if none answers.
     async fn learn(&self) -> RedisResult<()> {
         if self.is_certain() {

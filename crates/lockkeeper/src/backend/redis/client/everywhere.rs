@@ -39,7 +39,8 @@ impl Client {
     }
 
     /// Every key that begins with `start`, and is of this type if one is named. Not a snapshot: keys
-    /// that come and go meanwhile may be missing.
+    /// that come and go meanwhile may be missing, and a key can be found twice. `SCAN`, not `KEYS`: the
+    /// server serves others in between, however many keys it has.
     pub(crate) async fn keys(&self, start: &str, kind: Option<&str>) -> Result<Vec<String>> {
         let pattern = format!("{}*", literally(start));
         let mut found = Vec::new();

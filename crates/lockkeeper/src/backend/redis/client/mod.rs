@@ -13,7 +13,15 @@
 //!
 //! A command is sent at most twice: once more on a new connection if the first turns out to be
 //! closed. So every command must be idempotent, or be told by its [`CallForm`] that it may have
-//! been carried out before.
+//! been carried out before. A command that is not answered in time is not repeated: it may be
+//! carried out yet, and what that means only its caller knows.
+//!
+//! Scripts are sent by digest, and in full once a server says that it does not know them: a restarted
+//! server, a new primary and every node of a cluster learn them that way, one by one.
+//!
+//! Commands of one connection arrive in the order in which they were sent, also when their callers have
+//! given up (`batch.rs`); across connections there is no order. A connection that lost an answer is
+//! dropped with what it has not sent yet, so that nothing arrives late (`topology.rs`).
 
 mod batch;
 mod channels;
@@ -94,7 +102,7 @@ impl Client {
         self.replicas > 0
     }
 
-    /// Runs a script that does the same when it is run twice.
+    /// Runs a script that does the same when it is run twice. The node is that of the first key.
     pub(crate) async fn call(
         &self,
         script: &Script,
@@ -189,6 +197,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            // Refused before anything was done: not a repetition.
             if failure.error.kind() == ServerErrorKind::NoScript.into() && !form.in_full {
                 form.in_full = true;
             } else if failure.sent
@@ -249,7 +258,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How a script is called.
+/// How a script is called. Each flag is set by a failure of the call before, and stays set.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallForm {
     /// With its code: the server does not know it.

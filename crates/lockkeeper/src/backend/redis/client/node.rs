@@ -55,7 +55,8 @@ pub(super) struct Delivery {
     pub(super) replication: Option<Replication>,
 }
 
-/// Replicas that are to have what a command did.
+/// Replicas that are to have what a command did. Redis has no such option for a single command: `WAIT`,
+/// sent behind it on the same connection, answers how many replicas have everything up to there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Replication {
     pub(super) replicas: u32,

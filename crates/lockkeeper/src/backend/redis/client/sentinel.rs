@@ -10,6 +10,14 @@
 //! - Where epochs do not decide (two primaries with the same, or a sentinel that does not tell), more
 //!   than half of those in the URL must name the same primary.
 //!
+//! ```text
+//!   3 sentinels, a failover from a to b         answers          decided
+//!   one cut off before it                       a/3              nothing: 1 of 3
+//!   one more answers                            a/3  b/4         b: 2 of 3, the latest epoch
+//!   proxies that tell no epoch                  a/0  b/0         nothing yet
+//!                                               a/0  b/0  b/0    b: 2 of 3 name it
+//! ```
+//!
 //! With fewer answers nothing is known: a connection that is there is kept, a new one is not made.
 //! More than half of those that answer was rejected: it may be one, and that the wrong one.
 
@@ -101,6 +109,7 @@ mod tests {
         }
     }
 
+    /// A sentinel that was cut off names the primary of before, with a smaller epoch.
     #[test]
     fn the_latest_failover_counts_whoever_tells_of_it_first() {
         assert_eq!(named(&[("old", 3), ("new", 4)], 3).as_deref(), Some("new"));
@@ -108,6 +117,7 @@ mod tests {
         assert_eq!(named(&[("one", 1)], 1).as_deref(), Some("one"));
     }
 
+    /// A minority may be on the wrong side of a partition, all of it.
     #[test]
     fn fewer_than_a_majority_of_those_asked_decide_nothing() {
         assert_eq!(named(&[("old", 3)], 3), None);
@@ -116,6 +126,7 @@ mod tests {
         assert_eq!(named(&[], 1), None);
     }
 
+    /// Proxies that only speak like a sentinel tell no epoch.
     #[test]
     fn where_epochs_do_not_decide_a_majority_of_those_asked_does() {
         assert_eq!(named(&[("old", 0), ("new", 0)], 3), None);

@@ -56,7 +56,8 @@ pub(crate) struct Subscriber {
     sharded: bool,
     on_notice: OnNotice,
     channels: Arc<Channels>,
-    /// The number of the connection that is subscribed; zero when none is.
+    /// The number of the connection that is subscribed; zero when none is. By its number a late word of
+    /// an old connection is told from one of the present one.
     subscribed: Arc<AtomicU64>,
     connection: Mutex<Current>,
     /// When [`check_every`](Self::check_every) checked the connection last.
@@ -156,6 +157,7 @@ impl Subscriber {
             lock(names).retain(|name| !new.contains(name));
             return Err(self.connector.explain(error));
         }
+        // Subscriptions are ended in bulk, and late: most are wanted again soon.
         let mut idle: Vec<String> = lock(names).iter().cloned().collect();
         idle.retain(|name| !self.channels.has(name));
         if idle.len() > MOST_IDLE {

@@ -1,4 +1,8 @@
 //! Which servers there are, and how a connection to one of them is made.
+//!
+//! Connections live in the keeper's background or on the caller's runtime, whichever drives itself
+//! ([`Background`]); a connection that ends with its runtime is made anew as after any other break.
+//! Every wait here has a limit, the option `timeout`.
 
 use crate::backend::TlsOptions;
 use crate::background::Background;

@@ -1,4 +1,6 @@
 //! What requests of claims that wait or are handed over come to.
+//!
+//! Apart from `requests.rs` only for its length: each of these is made by one function there.
 
 use crate::backend::LossReason;
 use std::collections::HashSet;

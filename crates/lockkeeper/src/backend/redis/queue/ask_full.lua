@@ -57,6 +57,8 @@ if fits(mode) and (barging or redis.call('EXISTS', KEYS[2]) == 0) then
   store()
   return claim.token
 end
+-- To the end of the queue. The list is written before the rest: at maxmemory Redis refuses the first
+-- write of a script and lets it go on after that.
 if may_queue then
   local place = redis.call('RPUSH', KEYS[2], written(claim))
   keep_waiting(claim.keeper)

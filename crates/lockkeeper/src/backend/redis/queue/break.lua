@@ -19,6 +19,7 @@ for _, holder in ipairs(broken) do
 end
 redis.call('HSET', KEYS[3], 'b' .. ARGV[3], digits(now + KEPT) .. '\n' .. #broken)
 extend(KEYS[3], KEPT)
+-- All claims of the owner: they share the token.
 drop(function(holder) return holder.token == token end)
 advance()
 store()

@@ -1,6 +1,7 @@
 -- Tells of a local hand-over: every case. See hand_over.lua for the arguments and the answers.
 local id, ms = ARGV[1], tonumber(ARGV[3])
 load()
+-- Whether the successor, or a predecessor in its place, holds the name.
 local found = false
 for at, holder in ipairs(holders) do
   local is_here = holder.id == id
@@ -22,6 +23,8 @@ for at, holder in ipairs(holders) do
 end
 -- The successor and its predecessors are out of the queue: they have had their turn, or it is over.
 local left = leave_line(ARGV[5] .. id .. ' ')
+-- Nothing to hand over: the name was lost before. Those that were behind the claims in the queue may be
+-- next now.
 if not found then
   if left > 0 then
     advance()

@@ -35,6 +35,8 @@ for _, holder in ipairs(holders) do
 end
 local answer = { alive, until_next(), digits(stamp()), held }
 if ARGV[2] == '1' then
+  -- By the keeper's line, which no other line of a record can look like: ids of claims and keepers are
+  -- random, and the lines for people come last.
   local mark, waiting = '\n' .. keeper .. '\n', {}
   for _, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     if string.find(record, mark, 1, true) then
@@ -43,5 +45,6 @@ if ARGV[2] == '1' then
   end
   answer[5] = waiting
 end
+-- A name that nobody holds or waits for is left alone: a look must not create keys.
 if #holders > 0 or form ~= '' then store() end
 return answer

@@ -50,6 +50,7 @@ impl LastTokens {
 mod tests {
     use super::*;
 
+    /// Bounded memory, and never a smaller token than was noted while the name is remembered.
     #[test]
     fn tokens_are_known_by_name_and_not_for_ever() {
         let known = LastTokens::default();

@@ -161,6 +161,8 @@ impl QueueLease {
 
 #[async_trait]
 impl Lease for QueueLease {
+    /// Also confirms a claim that was granted by a message, or handed over locally: from then on it has
+    /// its whole ttl.
     async fn renew(&mut self) -> Result<Standing> {
         let contact = self.shared.waiters.contact();
         let standing = self.ask_to_keep().await?;
@@ -179,6 +181,8 @@ impl Lease for QueueLease {
         Ok(standing)
     }
 
+    /// Hands over if it may, else gives back. A repetition tells Redis the same as the first attempt: to
+    /// choose anew could give the name to two.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let again = std::mem::replace(&mut self.given_back, true);
         if !again && how.stay().is_zero() && self.hands_over() {

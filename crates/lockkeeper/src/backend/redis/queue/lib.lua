@@ -25,6 +25,18 @@
 --   b<request>  the same, and how many claims a request broke
 --   t           the last token, where it is ahead of the clock
 
+-- How the letters follow one another:
+--
+--           ask            ask by another           release, some wait
+--   F, none ───► X ───────────────────────► Y ─────────────────────────► Y (of the next)
+--    ▲           │ release                  │ release, nobody waits      │
+--    └───────────┴──────────────────────────┴────────────────────────────┘
+--   shared claims and permits: F ──► M (the holders are in the state) ──► F, or Y for an exclusive one
+--   where newcomers may go first: Y ── release ──► G ── ask by anyone ──► Y
+--
+-- Every script that finds the lock in another form than it can handle quickly goes the long way: load,
+-- change, advance, store.
+
 -- How long a keeper counts as alive after a heartbeat, in ms; LIFE in wait.rs.
 local LIFE = 2000
 -- How long things are kept that are needed only for a late request, in ms.

@@ -26,6 +26,10 @@
 //!   word of a server that is no longer the primary.
 //!
 //! What it costs: what others are shown may be one round trip old. A hand-over takes no round trip.
+//!
+//! When Redis turns out not to have a predecessor (it was broken, or the server forgot), the chain is
+//! over: nothing is handed over any more, and the holder loses the name as soon as its own step is
+//! answered. Until then it holds it on the word of the chain, for no longer than its validity.
 
 use super::heartbeat::Heartbeat;
 use super::own_claims::Owned;

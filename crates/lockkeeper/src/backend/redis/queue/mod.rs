@@ -1,5 +1,23 @@
 //! `recipe=queue`: an ordered queue of claims, those at its head hold the name.
 //!
+//! What must stay true, and where that is seen to:
+//!
+//! - A claim is held only by an atomic step of a script, or by local hand-over from a claim that is
+//!   (`ask.lua`, `advance` in `lib.lua`, `local_handover.rs`).
+//! - Its validity counts from before the request was sent that won, or that last found it waiting
+//!   (`LastSeen`), and never from a message.
+//! - Every request names the claim's id, and does nothing to any other: so all can be repeated, and a
+//!   late one finds nothing.
+//! - Tokens grow, also when the clock goes back, Redis forgets, or claims are handed over locally.
+//! - A claim is on the list of waiters before it asks, and among this keeper's own claims from before it
+//!   asks until it is given back: so nothing that Redis says of it comes too early, and what Redis says
+//!   of others is of nobody.
+//! - Every key expires, every wait has a limit, and a message that is lost costs a heartbeat.
+//!
+//! An uncontended acquire and release go through `mod.rs`, `requests.rs` (with `keys.rs`), `waiters.rs`
+//! and `lease.rs`, the client's `mod.rs`, `node.rs` and `batch.rs`, and the common cases `ask.lua` and
+//! `release.lua`: two round trips.
+//!
 //! ```text
 //!   mod.rs            Backend: asks once, and waits if the answer is "queued"
 //!   wait.rs           waiting: wakeups, patience, the heartbeat
@@ -43,13 +61,17 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use waiters::{LastSeen, Remove, Waiters};
 
-/// The queue in Redis.
+/// The queue in Redis: one per keeper, with two connections.
 #[derive(Debug)]
 pub(super) struct Queue {
     shared: Arc<Shared>,
 }
 
 /// What a backend and its leases share.
+///
+/// Leases hold it strongly: a claim outlives the keeper's handle, and is given back through it. The
+/// client's and the subscriber's callbacks hold only the waiters, so that the connections end with the
+/// last lease.
 #[derive(Debug)]
 struct Shared {
     requests: Requests,
@@ -157,7 +179,8 @@ impl Backend for Queue {
         Ok(())
     }
 
-    /// Ends both connections, with their tasks.
+    /// Ends both connections, with their tasks. Called when nothing is held or waited for; what comes
+    /// later connects again.
     async fn close(&self) -> Result<()> {
         self.shared.subscriber.close().await;
         self.shared.requests.client.close();
@@ -248,7 +271,8 @@ impl Shared {
     }
 }
 
-/// What the user has to be let do.
+/// What the user has to be let do. Every command of every script is listed: a right that is missing
+/// would otherwise be found out in the midst of one.
 fn wanted(client: &Client, prefix: &str) -> Wanted {
     let (lock, channel) = (format!("{prefix}{{lock}}"), format!("{prefix}keeper:0"));
     let commands = [
@@ -270,7 +294,8 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
         .likes(&["incrby", &format!("{prefix}sequence:0"), "1"], "numbers cannot be reserved")
 }
 
-/// Removes a stray claim of a name that no claim of this keeper waits for.
+/// Removes a stray claim of a name that no claim of this keeper waits for. In a task of its own: this is
+/// called by the connection's task, which must go on reading.
 fn remove(shared: &Weak<Shared>, key: &str, id: &str) {
     let (Some(shared), Ok(runtime)) = (shared.upgrade(), Handle::try_current()) else { return };
     let Some(Ok(name)) = Keys::name_of(&shared.requests.prefix, key) else { return };

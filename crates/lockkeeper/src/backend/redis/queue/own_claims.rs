@@ -3,6 +3,15 @@
 //! Redis may name other claims as this keeper's, *strays*: those of a task that ended with its
 //! runtime, or that a server restarted from an old snapshot, or a replica that took over, has on
 //! record again. They wait, or hold the name, for nobody, and are removed when they are noticed.
+//!
+//! ```text
+//!   enter ── Owned lives: asked for, waits, held ── dropped: a stray from now on
+//!                │                                    │
+//!                └─ detach(ttl): stays in Redis  ─────┘ after that time
+//! ```
+//!
+//! Noticed by whom: by this keeper's own heartbeat, which lists its claims; or by another keeper's,
+//! which asks "whose is this?" by a message.
 
 use crate::backend::Moment;
 use crate::backend::support::sync::lock;
@@ -68,6 +77,7 @@ impl Drop for Owned {
 mod tests {
     use super::*;
 
+    /// A claim that is taken for a stray is removed from Redis, so each way of having one counts.
     #[test]
     fn what_is_not_here_any_more_is_a_stray() {
         let claims = Arc::new(OwnClaims::default());

@@ -1,5 +1,16 @@
 //! A claim as it is written in Redis, and read back for the inspector.
 //!
+//! | line | what |
+//! |---|---|
+//! | id | of the claim, 32 hexadecimal digits |
+//! | token | 0 while it waits |
+//! | since | when it began to wait or to hold, in ms of the server's clock; 0 if the token tells it |
+//! | keeper | whose claim it is: where messages about it go, and whose heartbeat keeps it in the queue |
+//! | mode | `x`, `s`, or `p3` for one of three permits |
+//! | ttl | in ms: what a renewal, or its turn, gives it |
+//! | owner | who may enter again; its own id if none was named; empty if it only stays |
+//! | identity, note | for people |
+//!
 //! The scripts read the lines up to the owner; the rest is for people, and may be missing in what
 //! others wrote. Requests write the record from the keeper on (`Requests::request`); the scripts put id,
 //! token and since before it.

@@ -11,6 +11,9 @@
 -- Returns the ids and tokens of the keeper's claims that come next; behind them, if the one that comes
 -- next holds alone, a list of its successors (successors.lua), or a 0 if the claim was not held.
 -- Where none comes next: 1 if the claim was held, 0 if it was not, or the reason for which it was broken.
+--
+-- The letters are compared as bytes: 48 is 0, 88 is X, 89 is Y. A claim that is held is found by the id
+-- behind the letter; anything else, and everything that is to stay, goes the long way.
 local value = redis.call('GET', KEYS[1])
 local letter, id = value and string.byte(value), ARGV[1]
 if (letter == 88 or letter == 89) and ARGV[2] == '0' and string.sub(value, 2, #id + 2) == id .. '\n' then

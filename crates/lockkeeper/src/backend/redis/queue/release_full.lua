@@ -13,6 +13,7 @@ for _, holder in ipairs(holders) do
     last = math.max(last, plausible(holder.token))
   end
 end
+-- Whether the claim was held. It is if its time is not over, also if it only stays from now on.
 local found = 0
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
@@ -26,6 +27,8 @@ for _, holder in ipairs(holders) do
   end
 end
 if stay == 0 then drop(function(holder) return holder.id == id end) end
+-- A claim that is withdrawn may be in the queue; so may predecessors that were handed the name before
+-- Redis knew.
 if queued or before ~= '' then leave_line(before .. id .. ' ') end
 if found == 0 and not queued then
   local broken = redis.call('HGET', KEYS[3], 'b' .. id)

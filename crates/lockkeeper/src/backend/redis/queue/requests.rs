@@ -1,5 +1,9 @@
 //! Every request of the queue, each one script and one function, parsing included.
 //!
+//! A request whose answer is lost is sent once more by the client, and told so: each script takes a flag
+//! for that, or does the same when it is run twice. An answer that cannot be read is an error, which
+//! leaves doubt as one that did not come.
+//!
 //! | function | script | what it does |
 //! |---|---|---|
 //! | [`ask`](Requests::ask) | `ask.lua`, `ask_full.lua` | takes the name, or joins its queue |
@@ -29,7 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where a claim is in Redis: the keys of its name, and its id.
+/// Where a claim is in Redis: the keys of its name, and its id, which every request of it carries. A
+/// request is for this claim alone, whoever sends it: with a wrong id it finds nothing.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) keys: Keys,
@@ -200,6 +205,7 @@ impl Requests {
         unheard: Option<Unheard<'_>>,
     ) -> Result<Released> {
         let stay = stay.as_millis().to_string();
+        // Three arguments in the common case, five where Redis may not have heard of this claim yet.
         // In a cluster a command is repeated that was not answered, and the grants that the first
         // answer told of would be lost: there they come by message.
         let hears = if self.client.connector.is_cluster() { "" } else { &self.keeper };
@@ -328,7 +334,8 @@ impl Requests {
     }
 }
 
-/// The answer to a release that was sent at `since`.
+/// The answer to a release that was sent at `since`; see `release.lua`. What cannot be read is ignored:
+/// the claim is given back, and those that were to be woken find out by their heartbeat.
 fn released(answer: &Value, since: Moment) -> Released {
     let lost = |reason| Released { next: Vec::new(), lost: Some(reason) };
     let words = match answer {

@@ -35,7 +35,7 @@ pub(super) const LIFE: Duration = Duration::from_secs(2);
 const A_MOMENT: Duration = Duration::from_millis(1);
 /// The waiters are compared with the whole queue this often, should everything else have failed one.
 const AUDIT: Duration = Duration::from_secs(10);
-/// How long Redis may be away before those that wait are told.
+/// How long Redis may be away before those that wait are told. A restart or a failover takes less.
 const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
 
 /// The first answer, when it was asked for, and where the wakeup arrives.
@@ -51,6 +51,10 @@ enum Outcome {
 
 impl Queue {
     /// Waits for the claim's turn after the first request for it, asking again where that is needed.
+    ///
+    /// The first request that is not answered is an error, since nothing is known then; later ones are
+    /// forgiven for a while, because the claim is in the queue already. Whatever is returned, a name
+    /// that was handed over to the claim in the last moment is not dropped.
     pub(super) async fn wait(
         &self,
         claim: &Claim,
@@ -159,7 +163,7 @@ impl Queue {
         }
     }
 
-    /// What a wakeup comes to. A grant is confirmed first where too much time has passed to be
+    /// What a wakeup comes to. `HandedOver` needs no confirmation: the claim before vouches for it. A grant is confirmed first where too much time has passed to be
     /// certain of it.
     async fn woken(
         &self,
@@ -228,6 +232,7 @@ impl Shared {
     /// waiters live, and finds out what messages may have missed. Ends only when Redis has been away
     /// for too long.
     async fn keep_alive(&self, heartbeat: &Arc<Heartbeat>, keys: &Keys) -> Error {
+        // Not while messages are missed: then the looks are all there is to go by.
         // Where turns are short nobody becomes the sender only to stop again: as long as some of
         // this keeper ask, that is heartbeat enough.
         if self.subscriber.is_subscribed() {
@@ -283,6 +288,7 @@ impl Shared {
         let mut sent = Moment::now();
         let mut look = requests.heartbeat(keys, heartbeat.audit_due(AUDIT)).await?;
         heartbeat.answered();
+        // Claims that Redis has on record as this keeper's and that no task of it has.
         let mut strays = waiters.claims.strays(look.named());
         // Where there is one stray there may be more.
         if !strays.is_empty() && look.waiting.is_none() {
@@ -293,6 +299,8 @@ impl Shared {
         if !strays.is_empty() {
             requests.disown(keys, &strays).await?;
         }
+        // Only for those that were members before the heartbeat was sent: of later ones its answer says
+        // nothing.
         for id in &members {
             let is_missing = look.waiting.as_ref().is_some_and(|waiting| !waiting.contains(id));
             match look.held.iter().find(|(held, ..)| held == id) {

@@ -4,6 +4,18 @@
 //! there: a message (a [`Notice`] of the subscriber), an answer to a request of this keeper, or the
 //! next look of the [`Heartbeat`]. Messages can be late, lost or forged, so what a message says counts
 //! only where the claim's [`LastSeen`] shows that it can be true; else it is a reason to ask Redis.
+//!
+//! What a message "granted" is checked for, and why:
+//!
+//! | check | otherwise |
+//! |---|---|
+//! | the claim waits | the grant is of a stray: it is removed |
+//! | its token is above the stamp of the last request that found it waiting | the message is older than that request, and what it tells of is over |
+//! | its token is not ahead of the server's clock, as far as that is known | nobody can have given it: ask |
+//! | no grant of this claim can have been published before | others may know the id: ask |
+//!
+//! The validity of such a grant counts from the last request that found the claim waiting, since Redis
+//! granted it after that. It is shorter than the truth and never longer.
 
 use super::heartbeat::Heartbeat;
 use super::local_handover::{Contact, Handover, Next};
@@ -20,7 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A heartbeat is sent this often.
+/// A heartbeat is sent this often: three fit into the time for which a keeper counts as alive.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(600);
 
 /// A token further ahead of the server's clock than that is not believed when a message tells of it.
@@ -38,12 +50,14 @@ pub(super) struct Waiters {
     heartbeats: Mutex<HashMap<String, Weak<Heartbeat>>>,
     /// The latest that is known of the server's clock.
     clock: Mutex<Option<LastSeen>>,
-    /// How often messages or answers may have been missed.
+    /// How often messages or answers may have been missed. Local hand-over compares it before and
+    /// after: see [`Waiters::is_unbroken_since`].
     breaks: AtomicU64,
     remove: OnceLock<Remove>,
 }
 
-/// Removes a stray claim from Redis, given the key of its name and its id.
+/// Removes a stray claim from Redis, given the key of its name and its id. Set once, after the queue is
+/// made, since it needs the queue's requests.
 pub(super) struct Remove(pub(super) Box<RemoveClaim>);
 
 /// Called with the key of a name and the id of a claim.
@@ -193,6 +207,8 @@ impl Waiters {
             return self.named(key, id);
         };
         let is_message = since.is_none();
+        // Not seen waiting by any request yet: the grant is older than what is known, or the answer to
+        // the first request is still out.
         let wakeup = match waiter.seen {
             None => Wakeup::AskAgain,
             Some(seen) if token <= seen.stamp => return,

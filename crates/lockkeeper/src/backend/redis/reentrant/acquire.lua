@@ -1,6 +1,14 @@
 -- Takes the name if the claim fits beside those that hold it: it is free, the claim's owner writes it,
 -- or it is read and the claim wants to read.
 --
+--   held by            a claim to write                    a claim to read
+--   nobody             granted, mode write                 granted, mode read
+--   its own writer     granted, counted with it            granted, beside it
+--   its own readers    uncovered: it would wait for itself granted
+--   other readers      busy                                granted
+--   another writer     busy                                busy
+--   an RLock           busy                                busy
+--
 -- ARGV: …, id, mode (x or s), ttl, field of the owner, and the rest of the note
 -- Returns the token, which is that of the owner's other claims if there are any; or
 --   { busy, ms until it may be free }
@@ -20,6 +28,7 @@ if not claim then
   if not (is_free or also_writes or (wanted == 's' and mode == 'read')) then
     return { 'busy', redis.call('PTTL', KEYS[1]) }
   end
+  -- The same token for all claims of an owner: they are one hold to the resource that checks it.
   claim = { since = now, field = wanted == 'x' and owner .. ':write' or owner, rest = ARGV[7] }
   for _, other in pairs(claims) do
     if other.field == owner or other.field == owner .. ':write' then claim.token = other.token end

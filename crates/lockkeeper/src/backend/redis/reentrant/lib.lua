@@ -18,12 +18,23 @@
 --   b<id>   until when it is kept, and why a claim was broken
 --   w<id>   until when it is kept: a claim that was withdrawn, and must not come after all
 --
+-- An owner that writes, entered again, and reads besides:
+--
+--   lock    mode = write, o:write = 2, o = 1     with {name}:o:rwlock_timeout:1 for the reader
+--   notes   c1 = …o:write…, c2 = …o:write…, c3 = …o…, t = 1789540332123456
+--
+-- It gives c2 back: o:write is counted anew, and is 1. It gives c1 back: nobody writes any more, so mode
+-- becomes read and those that wait are woken. Should c1 be given back once more, there is no note, and
+-- nothing is done.
+--
 -- Invariants:
 -- - A claim holds while it is noted, its time is not over and its field is in the lock.
 -- - The count of a field of ours is the number of such claims. Nothing is added to a count or taken off:
 --   it is counted anew, so that a request that is sent twice is carried out once.
 -- - A field is only ever made together with a note, after the notes of an earlier time are removed: no
 --   note can speak of a later field of the same name.
+
+-- How long things are kept that are needed only for a late request, in ms.
 local KEPT = 60000
 local FOREIGN = redis.error_reply('FOREIGN the key of the lock holds something else')
 

@@ -18,6 +18,16 @@
 //!                                                └── c71be…09   the same owner, again
 //! ```
 //!
+//! | here | in the lock | who is kept out |
+//! |---|---|---|
+//! | exclusive claim | `mode` write, `<owner>:write` | everyone but the same owner |
+//! | shared claim | `mode` read, `<owner>`, a key per time it entered | writers, and `getLock` |
+//! | shared claim of an owner that writes | `<owner>` beside `<owner>:write` | as before |
+//! | Redisson's `getLock` | no `mode`, `<uuid>:<thread>` | all of ours |
+//!
+//! What Redisson does and we do not: its watchdog renews every ten seconds whatever the lease was, ours
+//! is the engine's; and it takes one off a count, where we count anew.
+//!
 //! Names are Redisson's keys as they are; `?prefix=` puts something before them, as a name mapper does.
 //! In a cluster, whose Redisson clients publish to its shards, so do we. Claims that wait are not known
 //! to Redis, so nobody is shown waiting, and no order is kept.
@@ -53,7 +63,8 @@ pub(super) struct Reentrant {
     shared: Arc<Shared>,
 }
 
-/// What a backend and its leases share.
+/// What a backend and its leases share. Leases hold it strongly, the callbacks of the client and the
+/// subscriber hold only the alarms: so the connections end with the last lease.
 #[derive(Debug)]
 struct Shared {
     requests: Requests,

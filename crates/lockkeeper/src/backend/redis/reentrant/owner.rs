@@ -62,6 +62,7 @@ mod tests {
         assert_eq!(field("batch job"), "c1ac149a-8cb9-498c-bec5-e4f58e64897e:0");
     }
 
+    /// As the threads of one Redisson client do.
     #[test]
     fn owners_of_one_keeper_share_the_uuid() {
         let (one, two) = (field(&format!("{}1", "a".repeat(31))), field(&"a".repeat(32)));
@@ -69,6 +70,7 @@ mod tests {
         assert_eq!(one.split(':').next(), two.split(':').next());
     }
 
+    /// Two owners with one field would enter each other's locks.
     #[test]
     fn no_two_owners_share_a_field() {
         let digits = "0".repeat(32);

@@ -5,6 +5,7 @@
 -- Returns 1; or 0 if the claim was not there to be given back, or the reason for which it was broken.
 local id, stay = ARGV[3], tonumber(ARGV[4])
 local claim = claims['c' .. id]
+-- Only a claim that still holds can stay: one that is over must not come back for that time.
 if claim and holds(claim) and stay > 0 then
   -- Nobody's from now on, under a field that no owner has.
   local field = id .. ':lingering' .. (writes(claim.field) and ':write' or '')

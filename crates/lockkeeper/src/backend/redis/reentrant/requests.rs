@@ -73,6 +73,7 @@ impl Requests {
         let mode: &[u8] = if claim.mode == Mode::Exclusive { b"x" } else { b"s" };
         let ttl = claim.ttl.as_millis().to_string();
         let field = field_of(&claim.owner);
+        // One line each: the scripts take notes apart by lines.
         let identity = claim.identity.replace(char::is_control, " ");
         let rest = format!("{}\n{}\n{identity}\n{}", self.channel, claim.owner, claim.note);
         let arguments = [id.as_bytes(), mode, ttl.as_bytes(), field.as_bytes(), rest.as_bytes()];

@@ -10,6 +10,8 @@ for _, claim in pairs(claims) do
     known[claim.field] = true
   end
 end
+-- A field without a note of ours is a hold of another library. One whose time is over is not shown,
+-- although Redisson removes it only when it next looks.
 for field, count in pairs(lock) do
   local left = not known[field] and left_of(field)
   if left and left ~= 0 then

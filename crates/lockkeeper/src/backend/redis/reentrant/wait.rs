@@ -3,6 +3,13 @@
 //! Redisson's layout has no queue: a release is published, and all that wait try again. So that a
 //! release does not wake every waiter of this keeper, one of them (per name and mode) subscribes and
 //! tries, single-flight; the others wait for its place.
+//!
+//! ```text
+//!   A: subscribe ── try ── busy ── message, or the holder's expiry, or 3 s ── try ── granted
+//!   B: waits for A's place ………………………………………………………………………………………………… subscribe ── try …
+//! ```
+//!
+//! To subscribe first and try then, in this order, leaves no gap: a release after the try is heard.
 
 use super::keys::Keys;
 use super::{Answer, Reentrant};
@@ -13,7 +20,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// The longest sleep between two looks, should a message be missed.
+/// The longest sleep between two tries, should a message be missed: Redis keeps none for those that are
+/// away.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3);
 /// How long Redis may be away before those that wait are told.
 const TOLERATED_SILENCE: Duration = Duration::from_secs(10);
@@ -72,7 +80,8 @@ struct Wait<'a> {
     claim: &'a Claim,
     keys: &'a Keys,
     patience: &'a Patience,
-    /// Whether a request of it was not answered.
+    /// Whether a request of it was not answered: then it may be carried out yet, and the claim has to be
+    /// withdrawn.
     doubt: bool,
 }
 

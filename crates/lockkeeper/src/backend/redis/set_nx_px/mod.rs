@@ -11,6 +11,13 @@
 //!   release   release.lua              if the value is ours: DEL
 //! ```
 //!
+//! | what if | then |
+//! |---|---|
+//! | a holder dies | the key ends with its ttl |
+//! | a holder is late | its renewal and release find another value, and change nothing |
+//! | the server forgets the key | the next gets in; the holder finds out by its next renewal |
+//! | the key is not a string | an error that says so: some other program uses the name |
+//!
 //! What the layout has no room for is not offered: no tokens, no shared mode, no order among those that
 //! wait. A counter for tokens was rejected: the other libraries on the same key would not count.
 
@@ -175,7 +182,7 @@ impl Drop for SetNxPxLease {
 }
 
 impl Shared {
-    /// Gives the claim its whole ttl if the key is its.
+    /// Gives the claim its whole ttl if the key is its own. Idempotent.
     async fn keep(&self, key: &str, id: &str, ttl: Duration) -> Result<Kept> {
         let ttl = millis(ttl);
         let arguments = [id.as_bytes(), ttl.as_bytes()];
@@ -187,7 +194,8 @@ impl Shared {
         }
     }
 
-    /// Whether the claim was there, as far as that is known.
+    /// Gives the claim back; whether it was there, as far as that is known: a repeated request cannot
+    /// tell, and says yes.
     async fn release(&self, key: &str, id: &str, stay: Duration) -> Result<bool> {
         let stay = millis(stay);
         let first = [id.as_bytes(), stay.as_bytes(), b"0"];

@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, span};
 
+/// Nobody is there: nothing here connects.
 const URL: &str = "redis://127.0.0.1:1";
 
 /// Collects warnings.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
+/// The text of an event.
 struct Message(String);
 
 impl Visit for Message {
@@ -63,6 +65,7 @@ fn opened(recipe: &str) -> (String, Vec<String>) {
     (backend.to_string(), heard)
 }
 
+/// A user that copies a URL must not find out by losing data.
 #[test]
 fn the_unsafe_ones_say_so_wherever_they_are_named() {
     for recipe in ["setnx-expire", "getset"] {

@@ -32,6 +32,7 @@ async fn echo(stream: DuplexStream, arrived: mpsc::UnboundedSender<String>) -> s
     }
 }
 
+/// A batch, its connection, and what arrived at the other end.
 struct Stage {
     batch: Arc<Batch>,
     connection: MultiplexedConnection,
@@ -70,6 +71,7 @@ impl Stage {
         UnderWay::begin(&self.batch).0
     }
 
+    /// The next words that arrive, in order.
     async fn arrived(&mut self, count: usize) -> Vec<String> {
         let mut words = Vec::new();
         for _ in 0..count {
@@ -80,10 +82,12 @@ impl Stage {
     }
 }
 
+/// The answer of the echo.
 fn said(word: &str) -> Value {
     Value::SimpleString(word.to_owned())
 }
 
+/// The common case of a keeper with little to do: batching must not cost it anything.
 #[tokio::test]
 async fn what_is_alone_is_sent_at_once() {
     let stage = Stage::new().await;
@@ -93,6 +97,7 @@ async fn what_is_alone_is_sent_at_once() {
     assert_eq!(alone.await.unwrap(), said("alone"));
 }
 
+/// Sent together, answered one by one.
 #[tokio::test]
 async fn each_gets_its_own_answer() {
     let mut stage = Stage::new().await;
@@ -103,6 +108,7 @@ async fn each_gets_its_own_answer() {
     assert_eq!(stage.batch.under_way.load(Ordering::Relaxed), 1, "all are done but one");
 }
 
+/// The second finds nothing under way, and could be sent at once: but the first still waits.
 #[tokio::test]
 async fn none_overtakes_another() {
     let mut stage = Stage::new().await;
@@ -118,6 +124,8 @@ async fn none_overtakes_another() {
     assert_eq!(stage.arrived(2).await, ["claim", "withdrawal"]);
 }
 
+/// A claim that is dropped before it was sent may be sent or not; but never after its withdrawal, which
+/// would leave a lock that nobody has.
 #[tokio::test]
 async fn what_nobody_waits_for_does_not_come_later() {
     let mut stage = Stage::new().await;
@@ -132,6 +140,7 @@ async fn what_nobody_waits_for_does_not_come_later() {
     assert_eq!(stage.batch.under_way.load(Ordering::Relaxed), 0);
 }
 
+/// A future in a `select!` may not be polled for a long time: the batch must not depend on it.
 #[tokio::test]
 async fn one_that_is_not_polled_on_holds_up_nobody() {
     let mut stage = Stage::new().await;
@@ -144,6 +153,7 @@ async fn one_that_is_not_polled_on_holds_up_nobody() {
     assert_eq!(idle.await.unwrap(), said("idle"));
 }
 
+/// The server can begin with the first of them while others still come.
 #[tokio::test]
 async fn enough_do_not_wait_for_more() {
     let mut stage = Stage::new().await;
@@ -158,6 +168,8 @@ async fn enough_do_not_wait_for_more() {
     assert_eq!(stage.arrived(ENOUGH).await.len(), ENOUGH);
 }
 
+/// Should the runtime that was to send a command end, the command fails; a wait without an end would
+/// keep a claim from being withdrawn.
 #[tokio::test]
 async fn who_waits_on_a_runtime_that_ended_is_told() {
     let stage = Stage::new().await;
@@ -177,6 +189,7 @@ async fn who_waits_on_a_runtime_that_ended_is_told() {
     assert!(answer == Ok(said("never")) || answer.is_err_and(|error| error.kind() == Cause::Io));
 }
 
+/// A worker of another runtime sends what it finds: also commands of tasks that outlive it.
 #[tokio::test]
 async fn one_that_another_runtime_sent_outlives_it() {
     let stage = Stage::new().await;
@@ -197,6 +210,7 @@ async fn one_that_another_runtime_sent_outlives_it() {
     assert_eq!(mine.await.unwrap(), said("mine"));
 }
 
+/// The thread with the first command is busy with something else; the next command does not wait for it.
 #[tokio::test]
 async fn none_waits_long_for_a_runtime_that_is_busy_elsewhere() {
     let mut stage = Stage::new().await;

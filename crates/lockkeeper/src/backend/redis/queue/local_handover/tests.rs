@@ -8,6 +8,7 @@ fn ids(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|&id| id.to_owned()).collect()
 }
 
+/// A chain whose holder was granted the name just now.
 fn chain_of(holder: &str, successors: Vec<String>) -> Chain {
     Chain::new(holder, successors, Arc::new(Heartbeat::new(Duration::from_secs(1))), now())
 }
@@ -16,10 +17,12 @@ fn now() -> Contact {
     Contact { sent: Moment::now(), breaks: 0 }
 }
 
+/// One step, to whichever successor is first.
 fn next(chain: &Chain) -> Option<Step> {
     chain.hand_over(1, |_| Next::Ready(())).map(|(step, ())| step)
 }
 
+/// The order is that of the queue, as Redis told it.
 #[test]
 fn successors_come_in_order_and_those_that_left_are_passed_over() {
     let chain = chain_of("a", ids(&["b", "c", "d"]));
@@ -30,6 +33,8 @@ fn successors_come_in_order_and_those_that_left_are_passed_over() {
     assert!(next(&chain).is_none());
 }
 
+/// Redis may have any of them on record until it answers: a request that names too few would find
+/// nothing, and take the claim for lost.
 #[test]
 fn predecessors_are_named_until_the_store_has_answered() {
     let chain = chain_of("a", ids(&["b", "c", "d"]));
@@ -47,6 +52,7 @@ fn predecessors_are_named_until_the_store_has_answered() {
     assert!(next(&chain).is_none(), "and so is who was behind it");
 }
 
+/// Each has a token one above the last; Redis leaves room for a limited number of them.
 #[test]
 fn no_more_go_unseen_than_there_are_tokens_for() {
     let successors: Vec<_> = (0..2 * UNSEEN).map(|number| number.to_string()).collect();
@@ -61,6 +67,7 @@ fn no_more_go_unseen_than_there_are_tokens_for() {
     assert_eq!(next(&chain).unwrap().predecessors[0], "3");
 }
 
+/// One request is enough, however many steps are under way.
 #[test]
 fn the_store_is_asked_for_more_successors_once() {
     let chain = chain_of("a", ids(&["b", "c", "d"]));
@@ -74,6 +81,7 @@ fn the_store_is_asked_for_more_successors_once() {
     assert!(next(&chain).is_none());
 }
 
+/// An answer about an earlier step ends the chain; only one about the holder is its loss.
 #[test]
 fn a_name_found_gone_ends_the_chain_and_the_holder_has_lost_it() {
     let chain = chain_of("a", ids(&["b", "c", "d"]));
@@ -86,6 +94,7 @@ fn a_name_found_gone_ends_the_chain_and_the_holder_has_lost_it() {
     assert_eq!((chain.loss_of("c"), chain.loss_of("b")), (Some(LossReason::Gone), None));
 }
 
+/// Answers to repeated requests can come in any order.
 #[test]
 fn a_late_answer_ends_nothing() {
     let chain = chain_of("a", ids(&["b", "c", "d"]));
@@ -96,6 +105,8 @@ fn a_late_answer_ends_nothing() {
     assert_eq!(next(&chain).unwrap().successor, "d");
 }
 
+/// A successor that is gone from the list may have been granted the name by Redis: then the holder has
+/// lost it, and nothing is its to hand over.
 #[test]
 fn what_the_store_has_granted_to_a_successor_is_not_handed_over() {
     let chain = chain_of("a", ids(&["b", "c"]));
@@ -107,6 +118,7 @@ fn what_the_store_has_granted_to_a_successor_is_not_handed_over() {
     assert!(chain.hand_over(7, b_left).is_some(), "that was a");
 }
 
+/// Else it would believe to hold a name that Redis lets go with the predecessor.
 #[test]
 fn a_successor_has_no_more_than_its_predecessor_had() {
     let second = Duration::from_secs(1);
@@ -121,6 +133,7 @@ fn a_successor_has_no_more_than_its_predecessor_had() {
     assert!(brief.is_enough_for(second / 5) && !brief.is_enough_for(2 * second));
 }
 
+/// To go on to the next would be to barge.
 #[test]
 fn a_claim_that_must_ask_the_store_is_not_passed_over() {
     let chain = chain_of("a", ids(&["b", "c"]));
@@ -129,6 +142,7 @@ fn a_claim_that_must_ask_the_store_is_not_passed_over() {
     assert_eq!(next(&chain).unwrap().successor, "b", "the turn is still its own");
 }
 
+/// A renewal is due soon, and what it finds is not known yet.
 #[test]
 fn a_validity_of_long_ago_is_not_handed_over() {
     let sent = Moment::now();
@@ -138,6 +152,7 @@ fn a_validity_of_long_ago_is_not_handed_over() {
     assert!(!renewed_soon.is_fresh());
 }
 
+/// Else this keeper would take them for strays and remove them, with the name.
 #[test]
 fn predecessors_that_may_be_on_record_stay_this_keepers() {
     let claims = Arc::new(OwnClaims::default());
@@ -153,6 +168,7 @@ fn predecessors_that_may_be_on_record_stay_this_keepers() {
     assert!(!claims.has("b"));
 }
 
+/// After a failover the old primary does not answer any more.
 #[test]
 fn an_answer_of_long_ago_does_not_count() {
     let chain = chain_of("a", ids(&["b"]));
