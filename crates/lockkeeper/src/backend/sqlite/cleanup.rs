@@ -1,4 +1,8 @@
 //! Keeps the file small. Correctness does not depend on it.
+//!
+//! Every name that was ever locked leaves a free row, which remembers its largest token. A minute
+//! later the row goes, and the largest token of all rows that went is kept in `meta`: a name that
+//! has no row begins above it.
 
 use super::client::Client;
 use super::client::transaction::Transaction;
@@ -8,6 +12,7 @@ use std::time::Duration;
 
 /// How often, and how long after their release, free rows are cleaned away.
 pub(super) const CLEANING: Duration = Duration::from_secs(60);
+/// How many names one transaction cleans: few enough that nobody notices.
 const NAMES_AT_ONCE: i64 = 200;
 
 /// Goes through the file once, if nobody has lately, a few names at a time so that nobody waits.
@@ -23,6 +28,7 @@ pub(super) fn clean(client: &Client) {
     client.checkpoint();
 }
 
+/// Whether a cleaning is under way, or the last one was long ago, whichever process did it.
 fn is_due(tx: &Transaction<'_>) -> Result<bool> {
     let (from, swept) = progress(tx)?;
     Ok(!from.is_empty() || swept + millis(CLEANING) <= tx.now)

@@ -41,8 +41,11 @@ pub(super) fn start(client: &Arc<Client>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What the driver remembers between two looks.
 struct Driver {
+    /// The file's version number at the last look: it changes with every commit of others.
     version: Option<i64>,
+    /// The pause between two polls where there is no socket; grows while nothing happens.
     poll: Duration,
     next_beat: Moment,
     next_cleaning: Moment,
@@ -57,6 +60,7 @@ struct Driver {
     failing_since: Option<Moment>,
 }
 
+/// The thread: looks after things, and sleeps until woken or until something is due.
 fn work(client: &Weak<Client>) {
     let now = Moment::now();
     let mut driver = Driver {
@@ -84,6 +88,8 @@ fn work(client: &Weak<Client>) {
 }
 
 impl Driver {
+    /// Does everything that is due. Each step may have to wait for the file, and none for long: a
+    /// caller whose job is left over must not wait behind a checkpoint.
     fn look_after(&mut self, client: &Client) {
         #[cfg(test)]
         client.passes.fetch_add(1, Ordering::SeqCst);
@@ -125,7 +131,7 @@ impl Driver {
             self.used = false;
             cleanup::clean(client);
         }
-        // Whoever came while one of these had the connection went away unserved.
+        // A caller that came while one of these had the connection left its job in the queue.
         client.serve_patiently();
     }
 
@@ -146,7 +152,7 @@ impl Driver {
         if client.has_jobs() {
             return Some(Duration::ZERO);
         }
-        // Before looking at the waiters: who comes later sees it, and rings.
+        // Before looking at the waiters: a caller that comes later sees it, and wakes us.
         client.wakeup.fast_asleep.store(true, Ordering::SeqCst);
         let soon = if client.waiters.has_waiters() {
             let beat = self.next_beat.remaining();
@@ -194,7 +200,7 @@ impl Driver {
     /// Tells the holders of broken claims, each of which is a name, an id and a reason.
     fn tell_broken(&mut self, client: &Client, broken: Vec<(String, String, String)>) {
         for (name, id, reason) in broken {
-            // One that was granted just now has its holder on the waiters in a moment, who is told then.
+            // A claim that was granted just now is watched in a moment, and its holder told then.
             client.waiters.ring(&id, LossReason::Broken { reason });
             let removed = client.call_blocking(move |tx| tx.remove(&name, &id));
             if let Err(error) = removed {
@@ -236,7 +242,7 @@ impl Driver {
                 self.next_beat = Moment::now() + HEARTBEAT / 5;
                 let failing_since = *self.failing_since.get_or_insert(started);
                 if Moment::now().since(failing_since) >= WAITER_LEASE {
-                    // Their rows count for nothing any more, and who knows until when.
+                    // Their rows have expired, and nobody knows when the file can be used again.
                     self.failing_since = None;
                     client.waiters.fail_waiters(&error);
                 }

@@ -1,4 +1,8 @@
 //! The table, as people want to see it.
+//!
+//! Read in a transaction that writes nothing, so it works also while another process keeps the
+//! file. Rows that have expired are not shown, although they are still there until the next claim
+//! on their name, or the next cleaning.
 
 use super::client::transaction::Transaction;
 use super::record::{Record, span};
@@ -47,6 +51,7 @@ pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> 
     Ok(views)
 }
 
+/// Adds a row to the view of its name. Claims of one owner are one holder, with a count.
 fn add(view: &mut LockView, record: Record, now: i64) {
     let owner = Owner::from_id(record.owner.clone());
     if !record.holds() {

@@ -1,4 +1,11 @@
 //! The claims on one name: the queue itself. Everything here happens inside one transaction.
+//!
+//! Who of the queue holds is for [`queue`](crate::backend::queue) to say; here the answer is written
+//! down, and kept: a row that holds goes on holding until it is released, broken or expired.
+//!
+//! The largest ticket that a name ever had must survive its rows, or a later token could be smaller.
+//! It stays in a free row while the name has no other, and in the column `high` of the last row
+//! while it has; [`Queue::finish`] sees to that.
 
 use super::client::transaction::{Granted, Transaction};
 use super::record::{FREE, HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, millis};
@@ -42,6 +49,7 @@ impl<'a> Queue<'a> {
         Ok(queue)
     }
 
+    /// Deletes the rows that match.
     pub(super) fn remove(&mut self, matches: impl Fn(&Record) -> bool) -> Result<()> {
         let gone: Vec<Record> = self.records.extract_if(.., |record| matches(record)).collect();
         for record in &gone {
@@ -59,17 +67,19 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
+    /// Those that keep others out, by mode and token: claims of one owner share a token.
     pub(super) fn holders(&self) -> impl Iterator<Item = (Mode, FencingToken)> {
         self.records.iter().filter(|record| record.holds()).map(|e| (e.mode, e.token))
     }
 
+    /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.records.iter().filter(|record| record.state == WAITING).count()
     }
 
     /// Grants to those at the head of the queue that fit. Our own hold at once. Those of other
-    /// processes must confirm before what is left of their sign of life is over: so that all the
-    /// dead of one process cost the next one that time together, not each.
+    /// processes must confirm before what is left of their heartbeat is over: so that all the
+    /// dead claims of one process cost the next one that time together, not each.
     pub(super) fn advance(&mut self) -> Result<()> {
         let tx = self.tx;
         while let Some(next) = self.records.iter().position(|record| record.state == WAITING) {
@@ -97,6 +107,7 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
+    /// Adds a row at the end, with a token of its own or that of the owner's first entry.
     pub(super) fn insert(
         &mut self,
         claim: &Claim,

@@ -37,7 +37,7 @@ pub(super) struct Queued {
 /// What became of leaving the queue.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// It was number so many.
+    /// Its place in the queue, counted from 1.
     From(usize),
     /// It had been granted meanwhile.
     Granted(Granted),
@@ -275,7 +275,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Shows that this process's waiters live: those in the queue.
+    /// The heartbeat of this process: extends the rows of its waiters, and returns them. A row that
+    /// has expired is not revived, since another may have been let in before it.
     pub(super) fn beat(&self) -> Result<Vec<Queued>> {
         self.connection
             .prepare_cached(

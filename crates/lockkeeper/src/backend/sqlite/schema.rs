@@ -139,6 +139,7 @@ enum Finding {
     Foreign,
 }
 
+/// Opens the file once; an error that [`is_busy`] is tried again.
 fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Finding)> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -173,6 +174,7 @@ fn attempt(path: &Path, clock: &StoreClock) -> rusqlite::Result<(Connection, Fin
     Ok((connection, finding))
 }
 
+/// What there is in the file, without changing it.
 fn look(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<Finding> {
     let number = |sql| transaction.query_row(sql, [], |row| row.get::<_, i64>(0));
     if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {

@@ -33,7 +33,7 @@ impl Sockets {
         let mut folder = database.clone().into_os_string();
         folder.push("-wake");
         let sender = UnixDatagram::unbound().ok();
-        // A reader that does not read must not stop whoever wakes it.
+        // A reader that does not read must not stop the process that wakes it.
         let sender = sender.filter(|sender| sender.set_nonblocking(true).is_ok());
         Self { database, folder: folder.into(), sender }
     }
@@ -69,7 +69,7 @@ impl Sockets {
                 outcome => break outcome?,
             }
         };
-        // Whoever may write the file may wake those who wait for it.
+        // A user who may write the file may wake those who wait for it.
         let file = fs::metadata(&self.database)?;
         let mode = 0o600 | (file.mode() & 0o022);
         let ready = give_to(&path, &file, mode).and_then(|()| {

@@ -19,7 +19,8 @@ pub(super) fn wall_ms() -> i64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Between a half and one and a half, different for processes that ask at the same time.
+/// A factor for pauses, so that processes that failed together do not try again together: between
+/// a half and one and a half, different for processes that ask at the same time.
 pub(super) fn uneven() -> f64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let mixed = nanos.wrapping_mul(0x9e37_79b1) ^ std::process::id().wrapping_mul(0x85eb_ca6b);

@@ -1,4 +1,11 @@
 //! The claims of this process that wait or are held, and how the driver is woken for them.
+//!
+//! A waiter is entered here before its row is in the file, and taken out when its wait ends. So a
+//! row of this process that has no waiter here was left behind and may be removed; and a waiter
+//! whose row is in the file but not found there was dropped, and asks anew.
+//!
+//! Alarms are kept by claim id: a claim that another process broke is found by the driver, which
+//! rings the alarm of that id.
 
 use super::client::transaction::Granted;
 use super::error::copy_of;
@@ -18,11 +25,11 @@ use tokio::sync::oneshot;
 pub(super) struct Waiters {
     waiters: Mutex<HashMap<String, Waiter>>,
     alarms: Alarms,
-    /// When a queue must be looked at for those who came since the last look.
+    /// When the queue of a waiter that came since the last look must be looked at.
     first_expiry: Mutex<Option<Moment>>,
 }
 
-/// A claim of this process that waits for its granted.
+/// A claim of this process that waits.
 #[derive(Debug)]
 struct Waiter {
     name: String,
@@ -35,13 +42,14 @@ struct Waiter {
 #[derive(Debug)]
 pub(super) enum WaitEnd {
     Granted(Granted),
-    /// Its row was dropped, because this process gave no sign of life for too long.
+    /// Its row was dropped, because this process sent no heartbeat for too long.
     Dropped,
     /// The file is gone, or has been out of reach for longer than a row lasts.
     Failed(Error),
 }
 
 impl Waiters {
+    /// Enters a waiter; what it is told arrives at the receiver.
     pub(super) fn expect(&self, id: &str, name: &str) -> oneshot::Receiver<WaitEnd> {
         let (granted, ended) = oneshot::channel();
         let waiter = Waiter { name: name.to_owned(), queued: false, granted };
@@ -61,6 +69,7 @@ impl Waiters {
         }
     }
 
+    /// Takes a waiter out, however its wait ended.
     pub(super) fn forget_waiter(&self, id: &str) {
         lock(&self.waiters).remove(id);
     }
@@ -68,7 +77,7 @@ impl Waiters {
     /// Whether there was anyone of that id to tell.
     pub(super) fn tell(&self, id: &str, ended: WaitEnd) -> bool {
         let Some(waiter) = lock(&self.waiters).remove(id) else { return false };
-        // One who is leaving in this moment finds his row granted, and sees to it.
+        // A waiter that is leaving in this moment finds its row granted, and takes the grant.
         let _ = waiter.granted.send(ended);
         true
     }
@@ -80,6 +89,7 @@ impl Waiters {
         }
     }
 
+    /// Whether anyone answers for the row with this id.
     pub(super) fn is_waiting(&self, id: &str) -> bool {
         lock(&self.waiters).contains_key(id)
     }
@@ -91,23 +101,27 @@ impl Waiters {
         queued.map(|(id, waiter)| (id.clone(), waiter.name.clone())).collect()
     }
 
-    /// When the lines of those who queued since this was last asked must be looked at.
+    /// When the queues of waiters that came since this was last asked must be looked at.
     pub(super) fn take_first_expiry(&self) -> Option<Moment> {
         lock(&self.first_expiry).take()
     }
 
+    /// Whether heartbeats are needed.
     pub(super) fn has_waiters(&self) -> bool {
         !lock(&self.waiters).is_empty()
     }
 
+    /// Keeps the alarm; rings it at once if the claim was already said to be lost.
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {
         self.alarms.watch(id, alarm);
     }
 
+    /// Forgets the alarm: the claim is released, withdrawn or detached.
     pub(super) fn unwatch(&self, id: &str) {
         self.alarms.unwatch(id);
     }
 
+    /// Tells the holder that its claim is lost.
     pub(super) fn ring(&self, id: &str, reason: LossReason) {
         self.alarms.ring(id, reason);
     }
@@ -117,10 +131,12 @@ impl Waiters {
         self.alarms.endanger();
     }
 
+    /// All alarms, to be rung: the file is gone.
     pub(super) fn take_alarms(&self) -> Vec<Alarm> {
         self.alarms.take()
     }
 
+    /// Whether anyone is to be told of a loss.
     pub(super) fn has_alarms(&self) -> bool {
         !self.alarms.is_empty()
     }
@@ -190,6 +206,7 @@ impl Wakeup {
         socket
     }
 
+    /// Sleeps where only this process can wake us.
     fn wait_here(&self, limit: Option<Duration>) -> bool {
         let state = lock(&self.state);
         let mut state = match limit {
@@ -206,7 +223,7 @@ impl Wakeup {
         std::mem::take(&mut state.requested)
     }
 
-    /// Where other processes wake this one. WaitEnd by the driver, while it is awake.
+    /// Where other processes wake this one. Called by the driver, while it is awake.
     pub(super) fn listen_at(&self, socket: Socket) {
         lock(&self.state).socket = Some(Arc::new(socket));
     }

@@ -8,7 +8,7 @@
 //! ```text
 //!   caller ── job ──► queue ──► connection free?  yes: one transaction for all jobs, commit,
 //!                                                      then every caller gets its answer
-//!                                                 no:  whoever has it looks at the queue again
+//!                                                 no:  the caller that has it looks at the queue again
 //!                                file busy?            the driver tries again, with pauses
 //! ```
 
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 use tokio::sync::oneshot::error::TryRecvError;
-use transaction::{Job, Transaction, closed, job};
+use transaction::{Job, Transaction, closed, job, run};
 
 /// How many transactions one caller runs before it leaves the rest to the driver.
 const MOST_BATCHES: usize = 4;
@@ -49,6 +49,7 @@ pub(super) struct Client {
     pub(super) process: String,
     pub(super) clock: StoreClock,
     connection: Mutex<Connection>,
+    /// Jobs that no transaction has taken yet.
     queue: Mutex<VecDeque<Box<dyn Job>>>,
     checkpoints: Checkpoints,
     contention: Contention,
@@ -56,6 +57,7 @@ pub(super) struct Client {
     alone: AtomicUsize,
     /// The claims of this process.
     pub(super) waiters: Waiters,
+    /// Shared with the driver, which sleeps on it after the client is gone.
     pub(super) wakeup: Arc<Wakeup>,
     /// Where other processes that use the file are woken.
     pub(super) sockets: Sockets,
@@ -115,7 +117,7 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// The same for the driver, who may wait.
+    /// The same for the driver, which may wait.
     pub(super) fn call_blocking<T: Send + 'static>(
         &self,
         work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -127,13 +129,13 @@ impl Client {
             match answer.try_recv() {
                 Ok(outcome) => return outcome,
                 Err(TryRecvError::Closed) => return Err(closed()),
-                // Someone at the client has taken the job along and is at it still.
+                // Another caller has taken the job along and has not committed yet.
                 Err(TryRecvError::Empty) => std::thread::sleep(Duration::from_micros(50)),
             }
         }
     }
 
-    /// Serves everyone in the queue if the client and the file are free.
+    /// Runs all jobs in the queue if the connection and the file are free.
     fn serve(&self) {
         for _ in 0..MOST_BATCHES {
             if lock(&self.queue).is_empty() {
@@ -142,7 +144,7 @@ impl Client {
             if self.checkpoint_due() {
                 break;
             }
-            // Whoever has the connection looks at the queue again after letting go of it.
+            // The caller that has the connection looks at the queue again after letting go of it.
             let connection = match self.connection.try_lock() {
                 Ok(connection) => connection,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -157,14 +159,14 @@ impl Client {
         }
     }
 
-    /// Serves those in the queue, also while the file is busy; but not for so long that the driver
+    /// Runs the jobs in the queue, also while the file is busy; but not for so long that the driver
     /// could do nothing else.
     pub(super) fn serve_patiently(&self) {
         let shift = Moment::now() + SHIFT;
         while self.has_jobs() && Moment::now() < shift {
             let connection = lock(&self.connection);
             let served = self.batch(&connection);
-            // Before anything else, so that whoever comes from now on finds the client free.
+            // Before anything else, so that a caller that comes now finds the connection free.
             drop(connection);
             if let Served::All = served {
                 self.contention.over();
@@ -190,7 +192,7 @@ impl Client {
         !lock(&self.queue).is_empty()
     }
 
-    /// One transaction for everyone who is waiting now.
+    /// One transaction for all jobs that are waiting now.
     fn batch(&self, connection: &Connection) -> Served {
         if let Err(error) = self.still_the_same_file() {
             self.fail_all(&error);
@@ -255,7 +257,7 @@ impl Client {
         for (name, granted) in tx.granted.into_inner() {
             let id = granted.id.clone();
             if !self.waiters.tell(&id, WaitEnd::Granted(granted)) {
-                // Whoever waited is gone with his runtime: nobody would give it back.
+                // The waiter is gone with its runtime: nobody would give the claim back.
                 let (removal, _) = job(move |tx: &Transaction<'_>| tx.remove(&name, &id));
                 lock(&self.queue).push_back(removal);
             }
@@ -297,12 +299,12 @@ impl Client {
     ) -> Result<T> {
         match self.look_at_once(&mut read) {
             Some(looked) => looked,
-            // Someone is at the client, perhaps for long: not for an async thread to wait.
+            // Another caller has the connection, perhaps for long: not for an async thread to wait.
             None => self.call(read).await,
         }
     }
 
-    /// The same without waiting for the client: `None` when it is taken.
+    /// The same without waiting for the connection: `None` when it is taken.
     pub(super) fn look_at_once<T>(
         &self,
         read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -316,11 +318,12 @@ impl Client {
             run(&connection, "COMMIT").and(found)
         });
         drop(connection);
-        // Whoever came meanwhile found the client taken.
+        // A caller that came meanwhile found the connection taken.
         self.serve();
         Some(looked.map_err(|error| store_error(self.path(), error)))
     }
 
+    /// What a transaction that was begun on the connection needs to know.
     fn transaction<'a>(&'a self, connection: &'a Connection, sent: Moment) -> Transaction<'a> {
         Transaction {
             connection,
@@ -333,6 +336,8 @@ impl Client {
         }
     }
 
+    /// Whether something was handed to this process or broken. Yes where that cannot be read: then
+    /// a transaction finds out.
     pub(super) fn has_notices(&self) -> bool {
         Transaction::has_notices(&lock(&self.connection), &self.process).unwrap_or(true)
     }
@@ -343,6 +348,7 @@ impl Client {
         self.wakeup.wake();
     }
 
+    /// Whether [`look_for_notices`](Self::look_for_notices) was called since this was last asked.
     pub(super) fn told_to_look(&self) -> bool {
         self.notices.swap(false, Ordering::Relaxed)
     }
@@ -388,8 +394,4 @@ impl Drop for Client {
         // So that the driver sees that the client is gone.
         self.wakeup.wake();
     }
-}
-
-fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }

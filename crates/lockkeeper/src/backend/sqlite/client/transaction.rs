@@ -100,3 +100,8 @@ where
 pub(super) fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, "the lock file was closed before it answered")
 }
+
+/// Runs a statement that returns nothing.
+pub(super) fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
