@@ -27,7 +27,8 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()));
+    let most = limit.saturating_sub('…'.len_utf8());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
 }
 
