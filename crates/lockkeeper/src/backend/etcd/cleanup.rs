@@ -13,6 +13,14 @@
 //!                                                     └─ failed ┘ again with the next heartbeat
 //! ```
 //!
+//! How a key is deleted depends on what is known of it:
+//!
+//! | the request for the key | deletion |
+//! |---|---|
+//! | was sent once and answered | one transaction, if the create revision is ours |
+//! | was sent twice, and answered | the same, and the session's generation changes |
+//! | was not answered | whatever its revision, and the generation changes: two round trips |
+//!
 //! The engine retries a withdrawal too, but only for as long as the claim's ttl: a session may keep
 //! a key for longer.
 

@@ -65,7 +65,7 @@ enum Heard {
     Useless,
 }
 
-/// Why the driver stopped reading a stream.
+/// Why the driver stopped reading a stream. Only a broken one puts the holders in jeopardy.
 enum Ended {
     /// The connection broke or was given up.
     Broken,

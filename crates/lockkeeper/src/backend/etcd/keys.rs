@@ -60,7 +60,8 @@ impl KeyRange {
         key
     }
 
-    /// Whether the key is a claim on this very name.
+    /// Whether the key is a claim on this very name, and not on a longer one that begins with it:
+    /// those are in the same range of keys.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         key.strip_prefix(&self.start[..]).is_some_and(|rest| !rest.contains(&b'/'))
     }

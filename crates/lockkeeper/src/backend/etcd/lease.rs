@@ -193,6 +193,8 @@ impl Lease for EtcdLease {
         Ok(Standing::HeldFor(valid_for))
     }
 
+    /// A repeated release whose first copy may have been carried out finds no key, and is no loss:
+    /// see `tried`.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let stay = how.stay();
         self.watch = None;

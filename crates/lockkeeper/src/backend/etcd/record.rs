@@ -8,6 +8,9 @@
 //! 1760000000000                when it was asked for: milliseconds since 1970, by that machine
 //! nightly report               the note; may have several lines
 //! ```
+//!
+//! Only the mode is ever decided by; everything else is for people. A value that we cannot read
+//! counts as an exclusive claim: taking a reader for a writer costs time, the reverse a lock.
 
 use super::keys::KeyRange;
 use super::protocol::KeyValue;

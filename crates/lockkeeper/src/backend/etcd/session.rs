@@ -1,7 +1,8 @@
 //! The session: the one lease of etcd's that all claims of a keeper live on.
 //!
 //! A keeper has a lease only while it needs one. When etcd ends a lease all claims on it are gone,
-//! and the next claim begins another. (To avoid a clash of words: a *server lease* is etcd's, a
+//! and the next claim begins another. A lease for each claim would free claims one by one, but cost
+//! a grant, a heartbeat and a revocation for each; one for all costs the same for a thousand. (To avoid a clash of words: a *server lease* is etcd's, a
 //! `Lease` is the library's word for one held claim.)
 
 use super::client::{Answered, Client};
@@ -35,6 +36,11 @@ pub(super) struct Session {
 }
 
 /// One lease of etcd's, from its grant to its end.
+///
+/// It lives, as far as we believe, for `ttl` from the moment its last confirmed heartbeat was sent,
+/// less a margin for clocks that run at different speeds. Between the end of that belief and etcd's
+/// word that the lease is gone it is *over* but not *gone*: nothing new is put on it, and what is
+/// on it is still deleted.
 #[derive(Debug)]
 pub(super) struct ServerLease {
     pub(super) id: i64,

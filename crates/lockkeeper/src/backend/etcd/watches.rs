@@ -5,6 +5,12 @@
 //! watches share one stream, which the [`driver`](super::driver) reads. The table here is what the
 //! driver and the claims share; it does no I/O.
 //!
+//! A watch of a holder must miss nothing from the revision at which its key was last seen. A watch
+//! from that revision would do, but etcd serves such watches only every 100 ms; so a watch begins
+//! "now", and if anything at all was written in between, the key is read once more. After a break
+//! of the stream it does begin at the revision where it ended: that is rare, and no read can tell
+//! what happened to a key that was deleted and created again.
+//!
 //! ```text
 //!   wanted ──(at once, or 20 ms later)──► due ──► asked ──► live
 //!                                          ▲                 │

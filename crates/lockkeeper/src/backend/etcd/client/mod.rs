@@ -5,6 +5,10 @@
 //! read was confirmed on. When a connection breaks or its member is of no use, the next request
 //! connects to the next member, once for all callers that wait.
 //!
+//! Every connection has a number. Requests say on which one they were answered, and the stream of
+//! watches on which one it is, so that the two can be compared; a connection that is given up is
+//! told by its number too, so that a late failure on an old connection does not end the new one.
+//!
 //! No word of locks is in here.
 
 mod connection;

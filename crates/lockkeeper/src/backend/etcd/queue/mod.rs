@@ -13,6 +13,14 @@
 //! [`Cleanup`](super::cleanup) knows of. A request for a key that was not answered is the hard
 //! case: the key may be created later, and is deleted in a way that outlasts the request.
 //!
+//! Why a grant is safe:
+//! - The order is etcd's own: create revisions are given out by the leader, through a majority, and
+//!   two keys of one transaction at most share one.
+//! - A claim is found at the head by a read through a majority that also finds its own key. A key
+//!   that was deleted, by an operator or with its session, is not found, and nothing is granted.
+//! - The grant is valid until the session could end, counted from before the request was sent that
+//!   found it: a slow answer shortens the grant, and one that is too slow is no grant.
+//!
 //! Whether a claim is at the head depends only on those before it, which only ever leave: so a
 //! claim that was found at the head stays there for as long as its key does.
 
