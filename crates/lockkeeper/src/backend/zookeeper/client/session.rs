@@ -203,8 +203,9 @@ impl<O: Observer> Session<O> {
     }
 
     /// Waits until there is a connection, and makes sure that somebody works on it.
-    /// The claim of a caller whose runtime has taken the driver with it goes on here: every call
-    /// that waits for a connection also starts a driver where there is none.
+    ///
+    /// This is where a session goes on whose driver went with its runtime: every call that waits
+    /// for a connection also starts a driver where there is none.
     pub(crate) async fn connected_within(&self, limit: Duration) -> Result<(), Failure> {
         if self.0.phase() == Phase::Connected {
             return Ok(());
