@@ -14,8 +14,8 @@
 //! case: the key may be created later, and is deleted in a way that outlasts the request.
 //!
 //! Why a grant is safe:
-//! - The order is etcd's own: create revisions are given out by the leader, through a majority, and
-//!   two keys of one transaction at most share one.
+//! - The order is etcd's own: create revisions are agreed on by a majority and never go back. Only
+//!   keys of one transaction share a revision, and those are never of the same name.
 //! - A claim is found at the head by a read through a majority that also finds its own key. A key
 //!   that was deleted, by an operator or with its session, is not found, and nothing is granted.
 //! - The grant is valid until the session could end, counted from before the request was sent that
