@@ -5,7 +5,7 @@
 //!    │            │ yes
 //!    │            └── batch ── answer
 //!    │                  └── error that breaks the connection ── disconnect: out of use,
-//!    │                                                          and those who registered are told
+//!    │                                                          and the registered callback runs
 //!    └── wants replicas? ── a connection from the pool, command and WAIT in one pipeline
 //! ```
 //!
@@ -80,7 +80,7 @@ impl Node {
         Self { connector, lost, at, current: Reconnecting::default(), synced: Mutex::default() }
     }
 
-    /// Sends a command, once. When answers are lost with the connection, those who registered for
+    /// Sends a command, once. When answers are lost with the connection, those that registered for
     /// that are told before this returns.
     pub(super) async fn send(&self, command: Cmd, how: Delivery) -> Result<Answer, Failure> {
         if how.replication.is_some() {

@@ -6,7 +6,7 @@ local may_queue, again, barging = flagged(2), flagged(3), flagged(4)
 load()
 last = math.max(last, plausible(tonumber(ARGV[5])))
 -- It holds the name already: the answer to an earlier request was lost, or it was granted meanwhile.
--- Whoever asks is told that it has its whole ttl, so that is what it gets.
+-- The answer means "held for the whole ttl", so that is what the claim gets.
 for _, holder in ipairs(holders) do
   if holder.id == id and holder.expires > now then
     holder.expires, holder.fresh = now + holder.ttl, true

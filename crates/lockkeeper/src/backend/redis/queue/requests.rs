@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Where a claim is in Redis: the keys of its name, and its id, which every request of it carries. A
-/// request is for this claim alone, whoever sends it: with a wrong id it finds nothing.
+/// request is for this claim alone, from any keeper: with a wrong id it finds nothing.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) keys: Keys,

@@ -163,8 +163,8 @@ impl Queue {
         }
     }
 
-    /// What a wakeup comes to. `HandedOver` needs no confirmation: the claim before vouches for it. A grant is confirmed first where too much time has passed to be
-    /// certain of it.
+    /// What a wakeup comes to. A grant is confirmed first where too much time has passed to be certain
+    /// of it; a local hand-over needs no confirmation, its validity is the predecessor's.
     async fn woken(
         &self,
         claim: &Claim,

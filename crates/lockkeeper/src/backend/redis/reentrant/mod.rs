@@ -4,7 +4,7 @@
 //! shared one like a reader. That keeps out its `RLock` too, which waits for any hash that is not
 //! its own, and a hash of an `RLock` keeps out our claims. So one name is one lock for
 //! [`Keeper::lock`](crate::Keeper::lock), [`Keeper::rw_lock`](crate::Keeper::rw_lock), `getLock`
-//! and `getReadWriteLock`, and those who wait are woken on the channels of both. (Not for the last
+//! and `getReadWriteLock`, and those that wait are woken on the channels of both. (Not for the last
 //! two among themselves: in Redisson they are two locks, even of one name.) The layout of an
 //! `RLock` for exclusive claims was rejected because a `getReadWriteLock` does not see it.
 //!
