@@ -1,6 +1,6 @@
-//! Choices that can be repeated.
+//! Choices that can be reproduced.
 
-/// A small generator of choices: the same seed, the same choices.
+/// A small random number generator: the same seed gives the same choices.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
@@ -8,7 +8,7 @@ impl Dice {
     /// The choices of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Never zero, which this generator does not leave.
+        // Never zero: xorshift cannot leave zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 

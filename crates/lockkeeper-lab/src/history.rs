@@ -1,7 +1,7 @@
 //! What happened in a run, as one line of JSON per event, on one clock for all processes.
 //!
-//! What is stamped before a call and what after is chosen so that measuring can only make a hold
-//! look shorter than it was: a violation that is found was there.
+//! Stamps are taken before or after a call so that measuring can only make a hold look shorter than
+//! it was: every violation that is found is real.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead};
@@ -26,7 +26,7 @@ pub enum Mode {
     Exclusive,
     /// With others that share.
     Shared,
-    /// One of so many.
+    /// One of this many permits.
     Permit(u32),
 }
 
@@ -43,7 +43,7 @@ pub enum What {
         /// How it is to be shared.
         mode: Mode,
     },
-    /// It is known to stand in the queue. Stamped after that was learnt.
+    /// The claim is known to stand in the queue. Stamped after that was learnt.
     Queued {
         /// Its number.
         claim: u64,
@@ -64,19 +64,19 @@ pub enum What {
         /// How it ended.
         how: Refusal,
     },
-    /// The holder learnt that it is valid for longer. Stamped after.
+    /// The holder learnt that the claim is valid for longer. Stamped after.
     Renewed {
         /// Its number.
         claim: u64,
         /// Until when the holder may believe it now.
         valid_until: u64,
     },
-    /// The holder was told that it is lost. Stamped after.
+    /// The holder was told that the claim is lost. Stamped after.
     Lost {
         /// Its number.
         claim: u64,
     },
-    /// It is about to be given back. Stamped before the call.
+    /// The claim is about to be released. Stamped before the call.
     Release {
         /// Its number.
         claim: u64,
@@ -94,9 +94,9 @@ pub enum What {
         name: String,
         /// Whether the resource checks tokens.
         fenced: bool,
-        /// The token that went with the write.
+        /// The token that was sent with the write.
         token: u64,
-        /// Whether the resource took it.
+        /// Whether the resource accepted it.
         accepted: bool,
         /// The resource's own count of accepted writes, this one included.
         sequence: u64,
@@ -109,29 +109,29 @@ pub enum What {
         asked: u64,
         /// The first of them.
         first: u64,
-        /// How many, each one greater than the one before.
+        /// How many; each is one greater than the one before.
         count: u64,
     },
-    /// Something is about to be broken. Stamped before.
+    /// A fault is about to be injected. Stamped before.
     FaultBegins {
         /// Its number.
         fault: u64,
         /// `kill`, `pause`, …
         kind: String,
-        /// The process it hits; every client whose name begins with it and a slash.
+        /// The affected process; every client whose name begins with it and a slash is affected.
         process: String,
     },
-    /// It is mended. Stamped after.
+    /// The fault is over. Stamped after.
     FaultEnds {
         /// Its number.
         fault: u64,
-        /// Whether anything was broken by it: a reply that never came cannot be lost.
+        /// Whether the fault had an effect: a reply that never came cannot be lost.
         #[serde(default = "yes")]
         hit: bool,
     },
-    /// All faults are over: from here on everyone must get his turn.
+    /// All faults are over: from here on every claim must be answered.
     Healed,
-    /// What an unfenced resource holds at the end, against how many writes were acknowledged.
+    /// What a resource holds at the end, compared with the number of acknowledged writes.
     Tally {
         /// The resource's name.
         name: String,
@@ -139,10 +139,10 @@ pub enum What {
         fenced: bool,
         /// Writes it acknowledged.
         acknowledged: u64,
-        /// Writes that are in it.
+        /// Writes that it contains.
         present: u64,
     },
-    /// What is left in the store at the end, by name.
+    /// A name for which a claim is left in the store at the end.
     Leftover {
         /// The lock's name.
         name: String,
@@ -157,11 +157,11 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// Someone else had it.
+    /// Someone else held it.
     Busy,
     /// The time limit passed.
     TimedOut,
-    /// The caller went away.
+    /// The caller cancelled.
     Cancelled,
     /// The store did not answer.
     Unknown,
@@ -170,7 +170,7 @@ pub enum Refusal {
 /// Reads the lines of a history. They may come from several files, in any order.
 ///
 /// # Errors
-/// Names the line that is no event.
+/// Names the line that is not an event.
 pub fn read(lines: impl BufRead) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     for (number, line) in lines.lines().enumerate() {

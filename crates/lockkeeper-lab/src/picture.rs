@@ -1,4 +1,4 @@
-//! A history as a page to look at: who waited, who held, what was broken, and where it went wrong.
+//! A history as an HTML page: who waited, who held, what was broken, and where it went wrong.
 
 mod draw;
 mod page;
@@ -10,10 +10,10 @@ use crate::check::{Report, Story};
 use crate::history::Record;
 use scene::Scene;
 
-/// One page of HTML with everything in it; it loads nothing and runs nothing.
+/// One self-contained page of HTML: it loads nothing and runs no script.
 ///
-/// `report` is what [`check`](crate::check::check) said of the same records. Of a long history the
-/// page shows the time around the first violation, or the beginning, and says so.
+/// `report` is the result of [`check`](crate::check::check) for the same records. For a long
+/// history the page shows the time around the first violation, or the beginning, and says so.
 #[must_use]
 pub fn timeline(records: &[Record], report: &Report) -> String {
     let story = Story::of(records);
@@ -21,7 +21,7 @@ pub fn timeline(records: &[Record], report: &Report) -> String {
     page::write(&story, records, report, &scene)
 }
 
-/// Text as it may stand in HTML, also between quotes.
+/// Escapes text for HTML, also inside quotes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -31,7 +31,7 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // HTML has no place for these, and some viewers obey them.
+            // HTML does not allow control characters, and some viewers interpret them.
             control if control.is_control() => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }

@@ -1,15 +1,15 @@
-//! The events of a history, put together by claim.
+//! The events of a history, grouped by claim.
 
 use crate::history::Mode;
 
-/// When, and which record says so.
+/// A moment, and the record that shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) at: u64,
     pub(crate) record: usize,
 }
 
-/// Until when a holder may believe his claim, and when he learnt that.
+/// How long a holder may believe its claim, and when the holder learnt that.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Validity {
     pub(crate) learnt: Stamp,
@@ -58,7 +58,7 @@ impl Claim {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effect {
     pub(crate) stamp: Stamp,
-    /// The claim's number, which need not be that of a claim.
+    /// The claim's number as the writer gave it; no claim of that number need exist.
     pub(crate) number: u64,
     pub(crate) name: usize,
     pub(crate) fenced: bool,

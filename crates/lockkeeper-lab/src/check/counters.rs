@@ -1,4 +1,4 @@
-//! How much a run has seen.
+//! Counts of what happened in a run.
 
 use super::claims::Claim;
 use super::holds::{End, Hold};
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FaultCount {
-    /// How often it was done.
+    /// How often the fault was injected.
     pub done: usize,
-    /// How many holds were on meanwhile in a process that it hit.
+    /// How many holds were active in an affected process during the fault.
     pub holds: usize,
 }
 
-/// What a run has seen.
+/// What happened in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
@@ -26,30 +26,30 @@ pub struct Counters {
     pub names: usize,
     /// Claims that were asked for.
     pub asks: usize,
-    /// Asks that another client's hold came before: it was on when they began, or began before
-    /// they were answered. The latter counts too, or a lock would seem the less contended the
-    /// longer its store takes to hand it over.
+    /// Asks during which another client held the name: the hold was active when the ask began, or
+    /// began before the ask was answered. The second kind counts too. Otherwise a lock would seem
+    /// less contended when its store is slow to hand it over.
     pub contended: usize,
     /// Holds.
     pub holds: usize,
-    /// Holds that followed one of another client on the same name.
+    /// Holds that followed a hold of another client on the same name.
     pub hand_overs: usize,
-    /// Holds whose validity ended before they were given back.
+    /// Holds whose validity ended before they were released.
     pub expiries: usize,
     /// Faults by kind.
     pub faults: BTreeMap<String, FaultCount>,
-    /// Acknowledged writes that resources without a fence do not hold: the harm that locks alone
-    /// can not prevent.
+    /// Acknowledged writes that are missing from resources without a fence: the damage that locks
+    /// alone cannot prevent.
     pub lost_writes: u64,
-    /// Writes that fenced resources turned away.
+    /// Writes that fenced resources rejected.
     pub fenced_off: usize,
     /// Numbers that were issued.
     pub ids: u64,
     /// Calls that issued them.
     pub id_calls: usize,
-    /// Generators that did.
+    /// Generators that issued them.
     pub generators: usize,
-    /// Whether all was declared well before the end.
+    /// Whether the history records that all faults were over before its end.
     pub healed: bool,
 }
 
@@ -98,14 +98,14 @@ impl Counters {
         counters
     }
 
-    /// How many of a hundred asks met another's hold, rounded down.
+    /// The percentage of asks that met another client's hold, rounded down.
     #[must_use]
     pub fn contended_percent(&self) -> usize {
         (self.contended * 100).checked_div(self.asks).unwrap_or(0)
     }
 }
 
-/// By the holds of a name, less those of whoever asks.
+/// Counts all holds of a name, minus the asking client's own.
 fn contended(story: &Story<'_>) -> usize {
     let mut all: BTreeMap<usize, Spans> = BTreeMap::new();
     let mut own: BTreeMap<(usize, usize), Spans> = BTreeMap::new();
@@ -121,7 +121,7 @@ fn contended(story: &Story<'_>) -> usize {
     story.claims.iter().filter(met).count()
 }
 
-/// When some holds began, and when they ended.
+/// When the holds of a group began, and when they ended.
 #[derive(Debug, Default)]
 struct Spans {
     begins: Vec<u64>,
@@ -139,7 +139,8 @@ impl Spans {
         self.ends.sort_unstable();
     }
 
-    /// How many of them were on when the claim was asked for, or began before it was answered.
+    /// How many of the holds were active when the claim was asked for, or began before it was
+    /// answered.
     fn met_by(&self, claim: &Claim) -> usize {
         let asked = claim.ask.at;
         let granted = claim.granted.map(|granted| granted.learnt.at);

@@ -1,59 +1,61 @@
-//! What a run must have seen before its silence counts.
+//! What must have happened in a run before "no violation" means anything.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Faults that go on for longer than a claim lasts without renewal.
+/// Faults that last longer than a claim without renewal.
 const OUTLASTING: [&str; 6] = ["pause", "stall", "partition", "one-way", "late", "server-pause"];
 
-/// What is asked of a run. Where a minimum is not met, nothing was shown, and the verdict is
+/// What is required of a run. If a minimum is not met, the run proves nothing, and the verdict is
 /// [`Verdict::Unknown`](super::Verdict::Unknown).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demands {
-    /// Whether the lock promises to serve in order of arrival.
+    /// Whether the lock promises to serve in order of arrival (FIFO).
     pub fair: bool,
-    /// Whether the run must have gone on after all faults were over.
+    /// Whether the run must have continued after all faults were over.
     pub healed: bool,
-    /// How often a name must have gone from one client to another.
+    /// How often a name must have passed from one client to another.
     pub hand_overs: usize,
-    /// How many of a hundred asks must have met another's hold.
+    /// The percentage of asks that must have met another client's hold.
     pub contended_percent: usize,
     /// How many clients must have held something.
     pub clients: usize,
-    /// How often a validity must have ended in its holder's hands.
+    /// How often a claim must have expired while its holder still had it.
     pub expiries: usize,
-    /// Whether numbers must grow from one generator to another too, and not only within each.
+    /// Whether numbers must also grow from one generator to another, and not only within each.
     pub ids_across: bool,
     /// How many calls must have issued numbers.
     pub id_calls: usize,
-    /// How many generators must have.
+    /// How many generators must have issued numbers.
     pub generators: usize,
-    /// How long a name may be held by nobody while someone waits; not looked for where `None`.
+    /// How long a name may be free while someone waits for it; `None` skips this check.
     pub stalls: Option<Stalls>,
-    /// How many holds each kind of fault must have hit.
+    /// How many holds each kind of fault must have affected.
     pub faults: BTreeMap<String, usize>,
 }
 
-/// When a name that nobody gets is stalled.
+/// When a name that is waited for and not granted counts as stalled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stalls {
-    /// How long a claim can outlive its holder: its ttl, and where there is one the session.
+    /// How long a claim can outlive its holder: its ttl plus, in a store with sessions, the
+    /// session.
     pub explained: Duration,
-    /// What is beyond that, but not yet a stall.
+    /// What is tolerated on top of that.
     pub tolerated: Duration,
 }
 
 impl Stalls {
-    /// More than five seconds beyond what is explained.
+    /// Stalled means more than five seconds beyond what is explained.
     #[must_use]
     pub fn beyond(explained: Duration) -> Self {
         Self { explained, tolerated: Duration::from_secs(5) }
     }
 
-    /// Where nothing happens by which a release could be lost: so long that it takes a claim which
-    /// was left to its ttl, and no machine that stands still for half a second.
+    /// For runs in which no fault can lose a release. The tolerance is short enough to catch a
+    /// claim that was left to its ttl, and long enough to ignore a machine that stands still for
+    /// half a second.
     #[must_use]
     pub fn of_lost_releases(ttl: Duration) -> Self {
         Self { explained: Duration::ZERO, tolerated: ttl * 3 / 4 }
@@ -79,9 +81,9 @@ impl Default for Demands {
 }
 
 impl Demands {
-    /// The minimums of [`Default`], and that each of these kinds of fault hit five holds. A run with
-    /// faults that outlast a ttl must also have seen a validity end in its holder's hands: without
-    /// that they were too short to show anything.
+    /// The minimums of [`Default`], and that each of these kinds of fault affected five holds. A
+    /// run with faults that outlast a ttl must also contain a claim that expired while it was held:
+    /// otherwise the faults were too short to show anything.
     #[must_use]
     pub fn of_a_run(faults: Vec<String>) -> Self {
         let outlasts = faults.iter().any(|kind| OUTLASTING.contains(&kind.as_str()));
@@ -89,7 +91,7 @@ impl Demands {
         Self { faults, expiries: usize::from(outlasts), ..Self::default() }
     }
 
-    /// Asks for nothing but that no rule is broken.
+    /// Requires only that no rule is broken.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -107,8 +109,8 @@ impl Demands {
         }
     }
 
-    /// Of numbers alone: a hundred calls of two generators, in order between them where that is
-    /// promised.
+    /// For numbers alone: a hundred calls from two generators; `across` also requires order between
+    /// generators.
     #[must_use]
     pub fn of_ids(across: bool) -> Self {
         Self { ids_across: across, id_calls: 100, generators: 2, ..Self::none() }

@@ -1,4 +1,4 @@
-//! What a resource that checks tokens took, and in which order.
+//! Which writes a resource that checks tokens accepted, and in which order.
 
 use super::claims::{Claim, Effect};
 use super::findings::{Findings, Rule};
@@ -33,7 +33,7 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// A write needs a grant that its writer had seen, and must carry that grant's token.
+/// A write needs a grant that its writer had already seen, and must carry that grant's token.
 fn granted(story: &Story<'_>, effect: &Effect, findings: &mut Findings<'_>) {
     let claim = story.claim(effect.number);
     let known = claim.and_then(|claim| claim.granted.map(|granted| (claim, granted)));
@@ -56,8 +56,8 @@ fn granted(story: &Story<'_>, effect: &Effect, findings: &mut Findings<'_>) {
     });
 }
 
-/// How many writes to each name can be missing from the history: a writer that is killed has at
-/// most one that the resource took and that he did not live to record.
+/// How many writes to each name may be missing from the history: a writer that is killed leaves at
+/// most one write that the resource accepted and the writer did not record.
 fn unrecorded(story: &Story<'_>) -> HashMap<usize, u64> {
     let died = |claim: &&Claim| {
         let kills = &story.hits[claim.client].kills;
@@ -96,7 +96,7 @@ fn sequence(story: &Story<'_>, effects: &[&Effect], spare: u64, findings: &mut F
         let last = before.map_or(0, |before| before.sequence);
         let step = effect.sequence - last;
         missing += step.saturating_sub(1);
-        // The count starts at one, so a zero is a double of what was before the first write.
+        // The count starts at one, so zero repeats the state before the first write.
         if step == 0 || (step > 1 && missing > spare) {
             findings.add(Rule::EffectSequence, || {
                 let name = story.names[effect.name];

@@ -1,8 +1,8 @@
-//! Holds of one name must be able to stand side by side.
+//! Holds of one name that are active at the same time must be compatible.
 //!
-//! A mutex history can be put in a legal order exactly if the cores of its holds do not overlap:
-//! every true hold covers its core, and cores that do not overlap are such an order themselves.
-//! So one pass in order of start is enough, and no search is needed.
+//! A mutex history has a legal order exactly if the cores of its holds do not overlap: every true
+//! hold covers its core, and cores that do not overlap are themselves such an order. So one pass in
+//! order of start is enough, and no search is needed.
 
 use super::findings::{Findings, Rule};
 use super::holds::{Hold, span};
@@ -18,7 +18,7 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Which modes may meet: those of the same kind, unless they are exclusive.
+/// Modes of the same kind may be active together, unless they are exclusive.
 fn kind(mode: Mode) -> usize {
     match mode {
         Mode::Exclusive => 0,
@@ -27,8 +27,8 @@ fn kind(mode: Mode) -> usize {
     }
 }
 
-/// Of all that began earlier, the one of each kind that ends last meets a hold if any does. Holds
-/// without length come first among those that begin together, and so meet none of them.
+/// Of the holds of each kind that began earlier, it is enough to compare with the one that ends
+/// last. Holds of zero length sort first among holds that begin together, and so meet none of them.
 fn kinds(story: &Story<'_>, holds: &[Hold], findings: &mut Findings<'_>) {
     let mut longest: [Option<&Hold>; 3] = [None; 3];
     for hold in holds {
@@ -68,7 +68,7 @@ fn grants<'h>(story: &Story<'_>, holds: impl IntoIterator<Item = &'h Hold>) -> V
     holds.into_iter().flat_map(ends).flatten().collect()
 }
 
-/// No more than the smallest number that any of the holders named.
+/// At most as many holds as the smallest limit that any of the holders named.
 fn permits(story: &Story<'_>, holds: &[Hold], findings: &mut Findings<'_>) {
     let mut ends = BinaryHeap::new();
     let mut allowed: BTreeMap<u32, usize> = BTreeMap::new();
@@ -94,7 +94,8 @@ fn permits(story: &Story<'_>, holds: &[Hold], findings: &mut Findings<'_>) {
         }
         findings.add(Rule::Exclusion, || {
             let mut on: Vec<_> = ends.iter().map(|Reverse((_, other, of))| (*of, *other)).collect();
-            // This one, the one that allows least, and no more than it takes to be too many.
+            // Show this hold, the one with the smallest limit, and only as many more as exceed the
+            // limit.
             on.sort_by_key(|&(of, other)| (other != place && of != least, other != place, of));
             on.truncate(least_count.saturating_add(1).max(2));
             let sentence = format!(

@@ -1,12 +1,11 @@
-//! When which client was being broken.
+//! Which faults affected which client, and when.
 
 use super::claims::Stamp;
 use std::collections::BTreeMap;
 
-/// The kinds of fault after which a holder believes nothing any more.
+/// Faults after which the holder no longer exists, and so believes nothing.
 const DEATHS: [&str; 2] = ["kill", "stop"];
-/// The kinds of fault through which every keeper and the store go on: what is given back meanwhile
-/// is given back.
+/// Faults that every keeper and the store survive: a release during such a fault takes effect.
 const HARMLESS: [&str; 1] = ["runtime-end"];
 
 /// One fault.
@@ -15,14 +14,15 @@ pub(crate) struct Fault<'a> {
     pub(crate) kind: &'a str,
     pub(crate) process: &'a str,
     pub(crate) begins: Stamp,
-    /// The end of time where no end was recorded.
+    /// The maximum if no end was recorded.
     pub(crate) ends: u64,
-    /// Whether it broke anything. If not, it disturbed perhaps, but shows nothing.
+    /// Whether the fault took effect. A fault that did not may have disturbed the run, but proves
+    /// nothing.
     pub(crate) hit: bool,
 }
 
 impl Fault<'_> {
-    /// Whether a claim may outlive its holder by it.
+    /// Whether the fault can make a claim outlive its holder.
     pub(crate) fn may_lose_a_release(&self) -> bool {
         !HARMLESS.contains(&self.kind)
     }
@@ -32,7 +32,8 @@ impl Fault<'_> {
         client.strip_prefix(self.process).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Whether it hits what all share, such as the store: no client's process bears its name.
+    /// Whether it affects something shared, such as the store: then no client's process has its
+    /// name.
     pub(crate) fn is_shared(&self, clients: &[&str]) -> bool {
         !clients.iter().any(|client| self.hits(client))
     }
@@ -42,7 +43,7 @@ impl Fault<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     begins: Vec<Stamp>,
-    /// The latest end of this span and those before it: one search answers for all of them.
+    /// The latest end of this span and all before it, so that one binary search covers all of them.
     latest_end: Vec<u64>,
 }
 
@@ -64,7 +65,7 @@ impl Windows {
         begun > 0 && self.latest_end[begun - 1] >= from
     }
 
-    /// The first moment from `from` on that lies in a span.
+    /// The first moment at or after `from` that lies in a span.
     pub(crate) fn first_from(&self, from: u64) -> Option<Stamp> {
         let begun = self.begins.partition_point(|begins| begins.at <= from);
         if begun > 0 && self.latest_end[begun - 1] >= from {
@@ -74,16 +75,16 @@ impl Windows {
     }
 }
 
-/// What hits one client.
+/// The faults that affected one client.
 #[derive(Debug, Default)]
 pub(crate) struct Hits<'a> {
-    /// The kills of its own process. That of a store ends no hold.
+    /// Kills of its own process. Killing the store ends no hold.
     pub(crate) kills: Windows,
-    /// How its process died; one that takes its place has another name.
+    /// How its process died; the process that replaces it has another name.
     pub(crate) died_by: Option<&'a str>,
     /// Everything else, by kind.
     pub(crate) others: BTreeMap<&'a str, Windows>,
-    /// What was done without breaking anything.
+    /// Faults that had no effect.
     missed: Windows,
 }
 

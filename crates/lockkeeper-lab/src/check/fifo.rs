@@ -1,25 +1,25 @@
-//! Who stood in the queue is served before who came later.
+//! A claim that stood in the queue is served before a claim that came later.
 //!
-//! A stood in the queue for certain at `queued(A)`; B can not have before `ask(B)`. So A is ahead
-//! if `queued(A) < ask(B)`. When the store granted is not known, only that it was before the stamp
-//! of the grant, which may be late. But both are exclusive: had A been served first, then A's hold
-//! would have been over when B's began, and A's hold covers its core, which begins at
-//! `granted(A)`. B's whole core lying before `granted(A)` therefore means that B was first, however
-//! late the stamps are. Where A has no core nothing follows, and where a fault hit A while it
-//! waited it may rightly have lost its place. So may all who waited while everything stood still,
-//! as when a process is stopped while it keeps a file from the others: a place is kept by signs of
-//! life, and nobody could give one.
+//! A stood in the queue for certain at `queued(A)`; B cannot have been in it before `ask(B)`. So A
+//! is ahead if `queued(A) < ask(B)`. The moment at which the store granted a claim is not known,
+//! only that it was before the stamp of the grant, which may be late. But both claims are
+//! exclusive: if A had been served first, A's hold would have been over when B's began, and A's
+//! hold covers its core, which begins at `granted(A)`. So if B's whole core lies before
+//! `granted(A)`, B was served first, however late the stamps are. If A has no core, nothing
+//! follows. If a fault affected A while it waited, A may rightly have lost its place in the queue.
+//! The same holds for every claim that waited during a standstill, as when a paused process keeps a
+//! file locked: a place in the queue is kept by heartbeats, and nobody could send one.
 
 use super::findings::{Findings, Rule};
 use super::holds::Hold;
 use super::story::Story;
 use crate::history::Mode;
 
-/// When nobody at all was granted anything for so long, everything stood still. Shorter than any
-/// store waits for a sign of life, longer than one dead holder keeps a name.
+/// If nobody was granted anything for this long, everything stood still. Shorter than any store's
+/// heartbeat timeout, longer than a dead holder keeps a name.
 const STANDSTILL: u64 = 1_500_000_000;
 
-/// One that waited its turn.
+/// A claim that waited in the queue.
 struct Waiter<'h> {
     queued: u64,
     hold: &'h Hold,
@@ -37,7 +37,7 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
         waiters.sort_by_key(|waiter| waiter.queued);
         let mut later: Vec<&Hold> = holds.iter().filter(exclusive).collect();
         later.sort_by_key(|hold| story.held(hold).ask.at);
-        // Of all that are ahead, the one granted last was overtaken if any was.
+        // Of all claims that are ahead, the one that was granted last was overtaken if any was.
         let mut ahead = waiters.iter().peekable();
         let mut last: Option<&Hold> = None;
         for hold in later {
@@ -54,7 +54,7 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// From when until when nobody was granted anything, in order.
+/// The spans of time in which nobody was granted anything, in order.
 fn standstills(story: &Story<'_>) -> Vec<(u64, u64)> {
     let mut grants: Vec<u64> = story.holds.iter().map(|hold| hold.start).collect();
     grants.sort_unstable();
@@ -73,7 +73,7 @@ fn waiter<'h>(story: &Story<'_>, standstills: &[(u64, u64)], hold: &'h Hold) -> 
     undisturbed.then_some(Waiter { queued, hold })
 }
 
-/// Whether all of `hold` lies before `first` began. At equal stamps nobody is accused.
+/// Whether all of `hold` lies before `first` began. Equal stamps are not a violation.
 fn overtakes(hold: &Hold, first: &Hold) -> bool {
     hold.start < first.start && hold.end <= first.start
 }

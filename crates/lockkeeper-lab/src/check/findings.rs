@@ -1,12 +1,12 @@
-//! What was found to be broken.
+//! The violations that were found.
 
 use crate::history::Record;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many violations of one rule are described; the rest is only counted. A lock that is broken
-/// through and through must not cost more to judge than a sound one.
+/// How many violations of one rule are described; the rest are only counted. A completely broken
+/// lock must not cost more to judge than a sound one.
 const DESCRIBED: usize = 100;
 
 /// Which promise was broken.
@@ -14,42 +14,42 @@ const DESCRIBED: usize = 100;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Rule {
-    /// Holds that must exclude each other were on at one moment.
+    /// Holds that must exclude each other were active at the same time.
     Exclusion,
-    /// A claim was believed again after its validity had ended.
+    /// A claim was believed to be valid again after its validity had ended.
     Resurrection,
-    /// Two grants of a name have one token.
+    /// Two grants of a name have the same token.
     TokenTwice,
-    /// A later grant has no greater token.
+    /// A later grant does not have a greater token.
     TokenOrder,
     /// A write under a claim that was not granted, or with a token that is not the claim's.
     EffectWithoutGrant,
-    /// A fenced resource took an older token after a newer one.
+    /// A fenced resource accepted an older token after a newer one.
     EffectOrder,
     /// A fenced resource counted a write twice or not at all.
     EffectSequence,
-    /// A fenced resource does not hold what it acknowledged.
+    /// A fenced resource has lost a write that it acknowledged.
     LostWrite,
-    /// One that came later was served before one that stood in the queue.
+    /// A claim that came later was served before one that stood in the queue.
     Overtaken,
-    /// Someone did not get his turn although nothing was broken any more.
+    /// A claim was not granted although all faults were over.
     Starved,
-    /// A name was waited for and held by nobody for longer than anything explains.
+    /// A name was free, with someone waiting for it, for longer than anything explains.
     Stalled,
-    /// Something stayed in the store.
+    /// A claim was left in the store.
     Leftover,
     /// A number was issued twice.
     IdTwice,
     /// A generator issued a number that is not greater than one it had issued before.
     IdOrder,
-    /// The same between generators, where that is promised.
+    /// The same between generators, where order across generators is promised.
     IdOrderAcross,
-    /// The history contradicts itself: the recorder is wrong, or what it records is.
+    /// The history contradicts itself: either the recorder is wrong, or what it records.
     History,
 }
 
 impl Rule {
-    /// One or two words for it.
+    /// The rule in one or two words.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ pub struct Violation {
     pub lines: Vec<String>,
 }
 
-/// Gathers violations.
+/// Collects violations.
 pub(crate) struct Findings<'a> {
     history: &'a [Record],
     found: BTreeMap<Rule, usize>,
@@ -105,7 +105,7 @@ impl<'a> Findings<'a> {
         Self { history, found: BTreeMap::new(), described: Vec::new() }
     }
 
-    /// Notes one; `describe` gives the sentence and the records and is only called if needed.
+    /// Adds one; `describe` returns the sentence and the records, and is called only if needed.
     pub(crate) fn add(&mut self, rule: Rule, describe: impl FnOnce() -> (String, Vec<usize>)) {
         let found = self.found.entry(rule).or_default();
         *found += 1;
@@ -125,7 +125,7 @@ impl<'a> Findings<'a> {
         self.described.push(Violation { rule, sentence, records, lines });
     }
 
-    /// How many there were of each rule, and those that are described, earliest first.
+    /// How many violations each rule has, and those that are described, earliest first.
     pub(crate) fn finish(mut self) -> (BTreeMap<Rule, usize>, Vec<Violation>) {
         let history = self.history;
         self.described.sort_by_key(|violation| {

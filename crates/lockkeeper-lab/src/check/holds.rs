@@ -1,4 +1,4 @@
-//! From when to when a holder certainly believed his claim.
+//! The time during which a holder certainly believed its claim.
 
 use super::claims::{Claim, Stamp};
 use super::findings::{Findings, Rule};
@@ -11,28 +11,28 @@ pub(crate) enum End {
     Lost,
     Expired,
     Killed,
-    /// The history stops before it.
+    /// The history ends before the hold does.
     Open,
 }
 
-/// The core of a claim: `[start, end)`. A pause does not shorten it: who is paused goes on
-/// believing.
+/// The core of a claim: `[start, end)`. A pause does not shorten it: a paused holder goes on
+/// believing its claim.
 ///
-/// Two holds meet if each begins before the other ends. Touching ends do not meet, and a hold
-/// without length meets one that begins before it and ends after it.
+/// Two holds meet if each begins before the other ends. Touching ends do not meet, and a hold of
+/// zero length meets a hold that begins before it and ends after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hold {
-    /// The claim's place in the story.
+    /// The claim's index in the story.
     pub(crate) claim: usize,
     pub(crate) name: usize,
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) ended_by: End,
-    /// Which record says when it ends.
+    /// The record that shows the end.
     pub(crate) end_record: usize,
 }
 
-/// The holds of all claims, in order of name, start, end. Puts renewals in order on the way.
+/// The holds of all claims, in order of name, start, end. Also sorts the renewals of each claim.
 pub(crate) fn gather(story: &mut Story<'_>, findings: &mut Findings<'_>) -> Vec<Hold> {
     let mut holds = Vec::with_capacity(story.claims.len());
     for claim in &mut story.claims {
@@ -45,7 +45,7 @@ pub(crate) fn gather(story: &mut Story<'_>, findings: &mut Findings<'_>) -> Vec<
     holds
 }
 
-/// A claim that was no longer valid when its holder got to see it has no core.
+/// A claim that was no longer valid when its holder learnt of the grant has no core.
 fn core(
     story: &Story<'_>,
     place: usize,
@@ -54,12 +54,13 @@ fn core(
 ) -> Option<Hold> {
     let granted = claim.granted?;
     let start = granted.learnt.at;
-    // Who is killed wrote the stamp of his grant before he died, even if it is the later one.
+    // A process that is killed wrote the stamp of its grant before it died, even if that stamp is
+    // later.
     let killed = story.hits[claim.client].kills.first_from(start);
     let gone = earlier(claim.release, killed).map_or(u64::MAX, |stamp| stamp.at);
     let mut validity = granted;
     for renewal in &claim.renewals {
-        // An answer that comes in while the claim is given back changes nothing.
+        // An answer that arrives during the release changes nothing.
         if renewal.learnt.at > gone {
             break;
         }
@@ -87,7 +88,7 @@ fn core(
     let mut end = (expiry, if ends_open { End::Open } else { End::Expired });
     let others = [(claim.release, End::Released), (claim.lost, End::Lost), (killed, End::Killed)];
     for (stamp, ended_by) in others {
-        // At the same moment what was done counts for more than what ran out.
+        // At the same moment, an explicit act counts for more than an expiry.
         if let Some(stamp) = stamp
             && (stamp.at < end.0.at || (stamp.at == end.0.at && end.1 == End::Expired))
         {
@@ -111,7 +112,7 @@ fn earlier(one: Option<Stamp>, other: Option<Stamp>) -> Option<Stamp> {
     }
 }
 
-/// A span of time for people.
+/// A span of time, formatted for people.
 pub(crate) fn span(nanoseconds: u64) -> String {
     match nanoseconds {
         0..10_000 => format!("{nanoseconds} ns"),

@@ -1,7 +1,7 @@
-//! Issued numbers: none twice, and growing.
+//! Issued numbers: no number twice, and always growing.
 //!
-//! Ranges are compared by their ends and never counted out. A was issued before B for certain if
-//! A's call had returned before B's was made; at equal stamps nobody is accused.
+//! Ranges are compared by their ends and never enumerated. A was issued before B for certain if A's
+//! call had returned before B's was made; equal stamps are not a violation.
 
 use super::claims::Stamp;
 use super::findings::{Findings, Rule};
@@ -18,7 +18,7 @@ pub(crate) struct Issue {
     pub(crate) last: u64,
 }
 
-/// What is said of a call, or nothing when it says nonsense.
+/// One issue of numbers, or `None` if the record makes no sense.
 pub(crate) fn issue(
     returned: Stamp,
     asked: u64,
@@ -56,7 +56,7 @@ pub(crate) fn check(story: &Story<'_>, across: bool, findings: &mut Findings<'_>
     }
 }
 
-/// Of all ranges that begin no later, the one that reaches furthest meets a range if any does.
+/// Of all ranges that begin no later, it is enough to compare with the one that ends highest.
 fn twice(story: &Story<'_>, issues: &mut [&Issue], findings: &mut Findings<'_>) {
     issues.sort_by_key(|issue| (issue.first, issue.last, issue.returned.at));
     let mut furthest: Option<&Issue> = None;
@@ -79,8 +79,8 @@ fn twice(story: &Story<'_>, issues: &mut [&Issue], findings: &mut Findings<'_>) 
     }
 }
 
-/// From the greatest down: whoever asked after a call had returned that reached at least as high
-/// came too late for what he got. Only the earliest of those calls needs to be remembered.
+/// Goes from the greatest number down. A call is wrong if, before it was made, another call had
+/// returned a number at least as great. Only the earliest of those calls needs to be remembered.
 fn order(story: &Story<'_>, issues: &[&Issue], rule: Rule, findings: &mut Findings<'_>) {
     let mut by_last = issues.to_vec();
     by_last.sort_by_key(|issue| std::cmp::Reverse(issue.last));

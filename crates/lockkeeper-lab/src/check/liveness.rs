@@ -1,4 +1,4 @@
-//! Once all is well again everyone gets an answer, each name is granted, and nothing stays behind.
+//! After the last fault every claim gets an answer, each name is granted, and nothing is left over.
 
 use super::findings::{Findings, Rule};
 use super::story::Story;

@@ -1,8 +1,8 @@
-//! Judges a history: what broke a promise, and whether enough happened for silence to mean
-//! anything.
+//! Judges a history: which promises were broken, and whether enough happened for "no violation" to
+//! mean anything.
 //!
 //! Every rule reads the stamps in the direction that shortens holds and widens calls. So a slow
-//! recorder can hide a violation shorter than its delay, and can not invent one.
+//! recorder can hide a violation shorter than its delay, but cannot invent one.
 
 mod claims;
 mod counters;
@@ -34,9 +34,9 @@ pub(crate) use story::Story;
 use crate::history::Record;
 use findings::Findings;
 
-/// Judges the records of one run, in whatever order they come.
+/// Judges the records of one run, in any order.
 ///
-/// Takes time in the order of n log n, whatever the history looks like.
+/// Takes O(n log n) time for every history.
 #[must_use]
 pub fn check(records: &[Record], demands: &Demands) -> Report {
     let mut findings = Findings::new(records);

@@ -1,13 +1,13 @@
-//! A quick way from a claim's number to its place.
+//! A fast map from a claim's number to its index.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// From numbers of claims to places. Every event of a history looks one up, and the numbers come
-/// from our own clients: nobody gains by choosing them badly, so a multiplication will do.
+/// From claim numbers to indexes. Every event of a history needs a lookup, and the numbers come
+/// from our own clients: no attacker chooses them, so a multiplication is enough of a hash.
 pub(crate) type Places = HashMap<u64, usize, BuildHasherDefault<Spread>>;
 
-/// Spreads numbers that follow each other.
+/// Hashes consecutive numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 
@@ -19,7 +19,7 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The golden ratio; the rotation brings the well mixed high bits down to where the table
+        // The golden ratio; the rotation moves the well mixed high bits down to where the table
         // looks first.
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
     }

@@ -1,4 +1,4 @@
-//! The verdict and why.
+//! The verdict and its reasons.
 
 use super::counters::Counters;
 use super::demands::Demands;
@@ -11,7 +11,7 @@ use std::fmt;
 const PRINTED: usize = 5;
 const PRINTED_LINES: usize = 8;
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -33,7 +33,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// All that is to be said of a history.
+/// Everything the judge reports about a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -41,7 +41,7 @@ pub struct Report {
     pub verdict: Verdict,
     /// Why it is not a pass.
     pub reasons: Vec<String>,
-    /// What the run has seen.
+    /// What happened in the run.
     pub counters: Counters,
     /// How often each rule was broken.
     pub broken: BTreeMap<Rule, usize>,
@@ -69,7 +69,7 @@ impl Report {
     }
 }
 
-/// The minimums that were not met.
+/// The minimums that were not reached.
 fn unmet(counters: &Counters, demands: &Demands) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut least = |what: &str, seen: usize, wanted: usize| {

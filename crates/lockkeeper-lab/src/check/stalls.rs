@@ -1,12 +1,13 @@
-//! A name that someone waits for and nobody holds is granted before long.
+//! A name that someone waits for and nobody holds is granted soon.
 //!
-//! Counted is, from one grant of a name to the next, the time in which someone waited for it while
-//! nothing explains why nobody got it. What explains it is a hold that is on, or that ended so
-//! lately that the store may still keep it (a release that was lost, a holder that died); and a
-//! fault of any process or of the store, for as long after it as a claim can outlive its holder,
-//! since the one that was hit may have been granted the name without having written that down. The
-//! end of a runtime explains nothing: the keeper goes on, and gives back what was held there.
-//! Times are added up: one that gives up, or asks anew, does not begin the count again.
+//! The rule adds up, from one grant of a name to the next, the time in which someone waited for the
+//! name and nothing explains why nobody got it. Two things explain it. The first is a hold that is
+//! active, or that ended so recently that the store may still keep it (the release was lost, or the
+//! holder died). The second is a fault of any process or of the store, for as long afterwards as a
+//! claim can outlive its holder, since the affected process may have been granted the name without
+//! recording it. The end of a runtime explains nothing: the keeper goes on, and releases what was
+//! held there. Times are added up, so a waiter that gives up, or asks again, does not restart the
+//! count.
 
 use super::demands::Stalls;
 use super::findings::{Findings, Rule};
@@ -14,17 +15,17 @@ use super::holds::span;
 use super::story::Story;
 use std::time::Duration;
 
-/// What changes at a moment.
+/// A change at one moment.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     /// Someone begins to wait, by this record.
     Waits(usize),
-    /// Someone waits no more.
+    /// A waiter was answered.
     Answered,
-    /// Something explains that nobody is granted it.
+    /// From here on something explains that the name is not granted.
     Explained,
     Unexplained,
-    /// It is granted, by this record.
+    /// The name is granted, by this record.
     Granted(usize),
 }
 

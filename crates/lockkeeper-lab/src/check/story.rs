@@ -1,4 +1,4 @@
-//! A history as the rules want it: by claim, by name, by client.
+//! A history in the form that the rules need: by claim, by name, by client.
 
 use super::claims::{Claim, Effect, Stamp, Tally, Validity};
 use super::faults::{Fault, Hits};
@@ -9,7 +9,7 @@ use super::places::Places;
 use crate::history::{Record, What};
 use std::collections::HashMap;
 
-/// Strings as small numbers.
+/// Maps strings to small numbers.
 #[derive(Debug, Default)]
 struct Numbered<'a> {
     numbers: HashMap<&'a str, usize>,
@@ -25,13 +25,13 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// The whole of it.
+/// The whole history.
 #[derive(Debug)]
 pub(crate) struct Story<'a> {
     pub(crate) names: Vec<&'a str>,
     pub(crate) clients: Vec<&'a str>,
     pub(crate) claims: Vec<Claim>,
-    /// From a claim's number to its place in `claims`.
+    /// From a claim's number to its index in `claims`.
     pub(crate) places: Places,
     /// In order of name, start, end.
     pub(crate) holds: Vec<Hold>,
@@ -43,7 +43,7 @@ pub(crate) struct Story<'a> {
     pub(crate) hits: Vec<Hits<'a>>,
     pub(crate) tallies: Vec<Tally>,
     pub(crate) leftovers: Vec<(usize, &'a str)>,
-    /// The last time that all was said to be well.
+    /// The last time that all faults were recorded as over.
     pub(crate) healed: Option<u64>,
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -147,12 +147,12 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// The story alone, for those who have heard the verdict.
+    /// The story alone, for callers that already have the verdict.
     pub(crate) fn of(records: &'a [Record]) -> Self {
         Self::read(records, &mut Findings::new(records))
     }
 
-    /// Adds what is said of a claim. The earliest of several ends counts.
+    /// Adds an event to its claim. If a claim ends several times, the earliest end counts.
     fn claim_event(&mut self, what: &What, stamp: Stamp, findings: &mut Findings<'_>) {
         let (What::Ask { claim: number, .. }
         | What::Queued { claim: number }

@@ -1,4 +1,4 @@
-//! The judge is judged: broken histories must be found out, and sound ones let pass.
+//! Tests of the judge: it must find broken histories, and pass sound ones.
 
 mod brute;
 mod cores;

@@ -47,8 +47,8 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// From the greatest token down: whoever asked after a greater token had already been granted
-/// came too late for a smaller one. Only the earliest of those grants needs to be remembered.
+/// Goes from the greatest token down. A claim is wrong if it was asked for after a greater token
+/// had already been granted. Only the earliest of those grants needs to be remembered.
 fn order(story: &Story<'_>, grants: &[Grant], findings: &mut Findings<'_>) {
     let mut earliest: Option<&Grant> = None;
     for same in grants.chunk_by(|one, next| one.token == next.token).rev() {

@@ -9,7 +9,7 @@ const LEFT: f64 = 110.0;
 const WIDTH: f64 = 1240.0;
 const RIGHT: f64 = 20.0;
 const LANE: f64 = 28.0;
-/// Labels of violations stand on so many lines, so that neighbours can be read.
+/// Labels of violations are spread over this many lines, so that neighbours stay readable.
 const LABEL_LINES: usize = 4;
 /// More than this many violations would cover what they point at.
 pub(super) const MARKED: usize = 20;
@@ -24,7 +24,7 @@ struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// Where a moment is; those that are not shown are at the edge.
+    /// The x coordinate of a moment; moments outside the shown range are put at the edge.
     fn x(&self, at: u64) -> f64 {
         let at = at.clamp(self.scene.from, self.scene.to) - self.scene.from;
         LEFT + at as f64 / (self.scene.to - self.scene.from) as f64 * WIDTH
@@ -34,7 +34,7 @@ impl Canvas<'_> {
         self.top + lane as f64 * LANE
     }
 
-    /// A bar that can be seen however short it is.
+    /// A bar that is visible however short it is.
     fn bar(&mut self, class: &str, span: (u64, u64), y: f64, height: f64, title: &str) {
         if span.1 < self.scene.from || span.0 > self.scene.to {
             return;
@@ -102,7 +102,7 @@ fn axis(canvas: &mut Canvas<'_>, story: &Story<'_>) {
     }
 }
 
-/// A time since the beginning, with the digits it needs.
+/// A time since the beginning, with only the digits it needs.
 fn clock(at: u64) -> String {
     let text = format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000);
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
@@ -137,7 +137,7 @@ fn claims(canvas: &mut Canvas<'_>, story: &Story<'_>) {
         let Some(granted) = claim.granted else { continue };
         let hold = canvas.scene.holds.get(&place);
         let end = hold.map_or(granted.learnt.at, |hold| hold.end.min(story.last));
-        // What comes after the core: no longer believed, not yet given back.
+        // The time after the core: no longer believed, not yet released.
         let last = last_of(story, place);
         if last > end && hold.is_none_or(|hold| hold.ended_by != End::Killed) {
             let class = format!("after n{colour}");

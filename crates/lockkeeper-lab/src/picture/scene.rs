@@ -5,9 +5,9 @@ use crate::history::Record;
 use std::collections::{HashMap, HashSet};
 
 const SECOND: u64 = 1_000_000_000;
-/// No more time than this on one page.
+/// The longest time shown on one page.
 const LONGEST: u64 = 20 * SECOND;
-/// No more claims than this on one page.
+/// The most claims shown on one page.
 const MOST: usize = 2_000;
 
 /// What is shown.
@@ -15,15 +15,15 @@ const MOST: usize = 2_000;
 pub(super) struct Scene {
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The claims to draw, as places in the story.
+    /// The claims to draw, as indexes into the story.
     pub(super) claims: Vec<usize>,
-    /// The calls for numbers to draw, as places in the story.
+    /// The calls for numbers to draw, as indexes into the story.
     pub(super) issues: Vec<usize>,
-    /// The holds of all claims, by the claim's place.
+    /// The holds of all claims, by the claim's index.
     pub(super) holds: HashMap<usize, Hold>,
     /// Clients from top to bottom.
     pub(super) lanes: Vec<usize>,
-    /// Claims that a violation speaks of, as places in the story.
+    /// Claims that a violation mentions, as indexes into the story.
     pub(super) bad: HashSet<usize>,
     /// What was left out.
     pub(super) note: Option<String>,
@@ -36,7 +36,8 @@ impl Scene {
         let mut why = "the beginning";
         let first = report.violations.first().map(|violation| &violation.records);
         if let Some(last) = first.and_then(|first| first.last()).map(|&index| records[index].at) {
-            // An excerpt may begin long before it goes wrong; its end is where it does.
+            // The records of a violation may begin long before it happens; it happens at the last
+            // of them.
             let early = first.and_then(|first| first.first()).map_or(last, |&it| records[it].at);
             let early = early.max(last.saturating_sub(LONGEST / 2));
             let mut margin = SECOND.max((last - early) / 4);
@@ -87,7 +88,7 @@ impl Scene {
     }
 }
 
-/// The last moment that is known of a claim.
+/// The last known moment of a claim.
 pub(super) fn last_of(story: &Story<'_>, place: usize) -> u64 {
     let claim = &story.claims[place];
     let stamps = [claim.refused, claim.lost, claim.release, claim.released];
@@ -120,7 +121,8 @@ fn bad(story: &Story<'_>, report: &Report) -> HashSet<usize> {
     (0..story.claims.len()).filter(named).collect()
 }
 
-/// Those who do something here, by process. Shorter names first puts `2` before `10`.
+/// The clients that do something here, by process. Sorting shorter names first puts `2` before
+/// `10`.
 fn lanes(story: &Story<'_>, claims: &[usize], issues: &[usize]) -> Vec<usize> {
     let claiming = claims.iter().map(|place| story.claims[*place].client);
     let issued = issues.iter().map(|place| story.issues[*place].client);

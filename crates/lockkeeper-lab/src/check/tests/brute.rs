@@ -1,4 +1,4 @@
-//! The quick rules against slow ones that look at every moment and every pair.
+//! The fast rules against slow ones that look at every moment and every pair.
 
 use super::writing::Writing;
 use crate::check::Rule;
@@ -59,8 +59,9 @@ fn legal(modes: &[Mode]) -> bool {
         || permits.len() == modes.len() && permits.iter().all(|of| permits.len() <= *of)
 }
 
-/// Looks at every moment and every half between two: a hold with length is on strictly between
-/// its ends, and one without is on alone at its moment, beside those with length.
+/// Looks at every moment and every midpoint between two: a hold with length is active strictly
+/// between its ends, and a hold of zero length is active only at its moment, and meets only holds
+/// with length.
 fn exclusion(claims: &[Small]) -> bool {
     (0..60).any(|half: u64| {
         let on = |it: &&Small| 2 * it.granted < half && half < 2 * it.end;

@@ -4,7 +4,8 @@ use super::writing::Writing;
 use crate::check::Rule;
 use crate::history::{Mode, What};
 
-/// A first claim from 1, valid until 10, and whatever is said of it; then a second one at `at`.
+/// A first claim from 1, valid until 10, with the events that `first` adds; then a second claim at
+/// `at`.
 fn second_at(at: u64, first: impl Fn(&mut Writing)) -> Vec<Rule> {
     let mut writing = Writing::default();
     writing.ask(0, "1/0", 1, Mode::Exclusive).granted(1, 1, 1, 10);

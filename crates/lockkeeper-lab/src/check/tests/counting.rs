@@ -1,4 +1,4 @@
-//! The counters, and the verdict where they are too small.
+//! The counters, and the verdict when they are too small.
 
 use super::writing::{Writing, clean};
 use crate::check::{Demands, FaultCount, Verdict, check};

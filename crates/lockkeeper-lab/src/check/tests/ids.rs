@@ -1,4 +1,4 @@
-//! Issued numbers, broken in every way, and against a slow judge that counts them out.
+//! Issued numbers, broken in every way, and against a slow judge that enumerates them.
 
 use super::writing::Writing;
 use crate::check::{Demands, Rule, Verdict, check};

@@ -156,7 +156,7 @@ fn who_was_broken_may_lose_his_place() {
 
 #[test]
 fn who_waited_while_everything_stood_still_may_lose_his_place() {
-    // Someone is granted something at 1 and then, so much later, at 4: as in `overtaken`.
+    // Something is granted at 1 and then, after the pause, at 4: as in `overtaken`.
     let second = 1_000_000_000;
     for (pause, expected) in [(2 * second, vec![]), (second, vec![Rule::Overtaken])] {
         let mut writing = Writing::default();

@@ -13,12 +13,12 @@ fn stalled(writing: &Writing, stalls: Stalls) -> usize {
     check(&writing.0, &demands).broken.get(&Rule::Stalled).copied().unwrap_or_default()
 }
 
-/// By the rule of a run whose claims outlive their holders by two seconds.
+/// Judged as a run whose claims outlive their holders by two seconds.
 fn stalls(writing: &Writing) -> usize {
     stalled(writing, Stalls::beyond(Duration::from_secs(2)))
 }
 
-/// Claim 1 is over at 1 s, claim 2 has been waiting since, and is granted so many seconds later.
+/// Claim 1 is over at 1 s; claim 2 has been waiting since, and is granted this many seconds later.
 fn granted_after(seconds: u64) -> Writing {
     let mut writing = Writing::default();
     writing.hold("1/0", 1, 0, 1, SECOND);
@@ -69,7 +69,7 @@ fn what_is_held_or_broken_explains_it() {
         assert_eq!(stalls(&fault(15 * SECOND)), 0, "{process}");
         assert_eq!(stalls(&fault(9 * SECOND)), 1, "{process}: but not for ever");
     }
-    // One that died while it waited waits no more.
+    // A waiter that died no longer waits.
     let mut dead = Writing::default();
     dead.hold("1/0", 1, 0, 1, 2).ask(2, "2/0", 2, Mode::Exclusive).fault(3, 4, "kill", "2");
     dead.hold("3/0", 3, 30 * SECOND, 30 * SECOND + 1, 31 * SECOND);
@@ -100,7 +100,7 @@ fn each_name_is_judged_by_itself() {
     assert_eq!(stalls(&writing), 1, "another name that goes from hand to hand excuses nothing");
 }
 
-/// From when to when a claim is waited for and held; the end of a fault.
+/// When a claim is asked for, how long it waits, and how long it is held; `None` if it is refused.
 type Small = (u64, u64, Option<u64>);
 
 proptest! {
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// Looks at every nanosecond, as the one that follows a moment.
+/// Looks at every nanosecond; `at` stands for the nanosecond after that moment.
 fn slowly(claims: &[Small], faults: &[(u64, u64)], explained: u64, tolerated: u64) -> usize {
     let (mut idle, mut found) = (0, 0);
     for at in 0..100 {
