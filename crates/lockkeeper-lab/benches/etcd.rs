@@ -1,4 +1,4 @@
-//! etcd: what a lock costs beside bare requests on the same client, and a hand-over beside Go's.
+//! etcd: a lock compared with bare requests on the same client, and a hand-over compared with Go's.
 
 #[allow(
     dead_code,
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A client with nothing around it.
+/// The bare client, without any lock logic.
 #[derive(Clone)]
 struct Bare {
     channel: Channel,
@@ -73,7 +73,8 @@ impl Bare {
         Ok(answer.into_inner())
     }
 
-    /// What a lock asks for at the least: a key if there is none, who is first, and it away again.
+    /// The minimum a lock needs: create a key if there is none, read who is first, and delete the
+    /// key.
     async fn cycle(&self, name: &str) -> Result<()> {
         let key = format!("bare/{name}/{:x}", self.lease).into_bytes();
         let compare = |revision| Compare {
@@ -117,7 +118,7 @@ async fn lock(keeper: &Keeper, name: &str) -> Result<()> {
 
 async fn cycles(url: &str, address: &str) -> Result<()> {
     let (bare, keeper) = (Bare::connect(address).await?, lockkeeper::connect(url).await?);
-    // In turn, so that a machine that is busy is so for both; the best of each counts.
+    // Interleaved, so that a busy machine slows both; the best of each counts.
     let (mut one, mut many) = ([Duration::MAX; 2], [Duration::MAX; 2]);
     for _ in 0..ROUNDS {
         let client = bare.clone();
@@ -158,7 +159,7 @@ async fn cycles(url: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// The time per cycle when so many tasks do so many each.
+/// The time per cycle when `tasks` tasks do `cycles` cycles each.
 async fn timed<W, F>(tasks: u32, cycles: u32, work: W) -> Result<Duration>
 where
     W: Fn(u32) -> F + Clone + Send + 'static,
@@ -181,7 +182,7 @@ where
     Ok(begin.elapsed() / (tasks * cycles))
 }
 
-/// From letting go to holding, by another keeper that came 5 ms before.
+/// From the release to the next hold, by another keeper that has been waiting for 5 ms.
 async fn our_handovers(url: &str) -> Result<Duration> {
     let (one, two) = (lockkeeper::connect(url).await?, lockkeeper::connect(url).await?);
     let mut times = Vec::new();
@@ -211,7 +212,7 @@ fn their_handovers(url: &str) -> Result<Duration> {
     for _ in 0..HANDOVERS {
         one.must("lock handed 60000", "held")?;
         two.tell("lock handed 60000")?;
-        // Beside the 5 ms, what it takes a peer to open its session.
+        // The 5 ms, plus the time a peer needs to open its session.
         std::thread::sleep(Duration::from_millis(8));
         let begin = Instant::now();
         one.tell("unlock handed")?;

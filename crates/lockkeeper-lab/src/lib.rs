@@ -1,13 +1,13 @@
-//! Locks under faults: what happened is recorded, and a judge says whether it was safe.
+//! Locks under faults: a run is recorded, and a judge says whether it was safe.
 //!
 //! `lab run` has several processes contend for locks while some of them are killed and paused;
 //! `lab check` judges a recorded history again. The parts:
 //!
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
-//! - [`interop`]: whether we and other libraries keep each other out.
-//! - [`picture`]: the history as a page to look at.
-//! - [`proxy`]: what networks do, on demand, between a client and a server.
+//! - [`interop`]: whether we and other libraries exclude each other.
+//! - [`picture`]: the history as an HTML page.
+//! - [`proxy`]: network faults on demand, between a client and a server.
 //! - [`server`]: real servers on demand, and ways to break them.
 //! - [`stores`]: the one list of stores, and what is tried on each.
 //! - [`trials`]: what tests that break servers have in common.

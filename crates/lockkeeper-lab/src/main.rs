@@ -66,14 +66,14 @@ enum Verb {
     Work(WorkArguments),
 }
 
-/// What `lab` returns when it could not do its work: no verdict on anyone else's.
+/// The exit code when `lab` itself could not do its work: this is not a verdict.
 const LAB_FAILED: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are no failures. That this cannot be printed can not be printed.
+            // Help and version are not failures. If printing fails, there is no way to report that.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(LAB_FAILED) } else { ExitCode::SUCCESS };
         }

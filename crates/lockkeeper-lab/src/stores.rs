@@ -1,8 +1,8 @@
-//! The one list of stores in the lab: what is tried on each, and what the lab must know for it.
+//! The one list of stores in the lab: what is tested on each, and what the lab must know about it.
 //!
-//! From here the contract run, the fault runs, the tests of outages, those of the command line and
-//! the trials against other libraries take their stores. A server that lockkeeper has no store for
-//! yet is a [`Kind`] and has no row.
+//! The contract run, the fault runs, the outage tests, the command line tests and the trials
+//! against other libraries all take their stores from here. A server that lockkeeper has no store
+//! for yet is a [`Kind`] without a row.
 
 use crate::server::Kind;
 
@@ -11,27 +11,26 @@ use crate::server::Kind;
 pub struct Store {
     /// What the lab starts for it.
     pub kind: Kind,
-    /// The ways in which the contract is tried: every recipe, and every layout that it shares with
-    /// another library. A session is so short that clients which are killed do not hold up the
-    /// suite.
+    /// The variants that the contract is run on: every recipe, and every layout shared with another
+    /// library. Sessions are short, so that killed clients do not delay the suite.
     pub contract: &'static [Variant],
     /// The runs under faults of clients, the network and the server.
     pub runs: &'static [Run],
-    /// Runs under faults that only this store has, or several members of it.
+    /// Runs under faults that only this store, or only a group of several members, can have.
     pub own_runs: &'static [OwnRun],
-    /// How long a session lasts in a run, where claims go with their sessions: a client that is
-    /// killed must make way while the run still looks.
+    /// The session timeout in a run, for stores that bind claims to sessions: the claims of a
+    /// killed client must end before the run does.
     pub session: Option<&'static str>,
-    /// Whether its answers can be told from each other by the lab's proxy.
+    /// Whether the lab's proxy can tell its replies apart.
     pub speaks_resp: bool,
-    /// Whether other libraries share locks with it here.
+    /// Whether other libraries share locks with it in `lab interop`.
     pub interop: bool,
 }
 
 /// One way to open a store.
 #[derive(Debug)]
 pub struct Variant {
-    /// What it is called in the names of tests.
+    /// Its name in the names of tests.
     pub label: &'static str,
     /// What is added to the server's URL.
     pub tail: &'static str,
@@ -40,7 +39,7 @@ pub struct Variant {
 /// A run on one server.
 #[derive(Debug)]
 pub struct Run {
-    /// Empty where there is but one.
+    /// Empty if the store has only one recipe.
     pub recipe: &'static str,
     /// What the clients do.
     pub work: &'static str,
@@ -51,7 +50,7 @@ pub struct Run {
 /// A run under faults of one store only.
 #[derive(Debug)]
 pub struct OwnRun {
-    /// Empty where there is but one.
+    /// Empty if the store has only one recipe.
     pub recipe: &'static str,
     /// How many servers make up the store.
     pub members: &'static str,
@@ -61,7 +60,7 @@ pub struct OwnRun {
     pub seconds: u32,
 }
 
-/// What is broken in every store, two kinds at a time, and for how long.
+/// Faults injected into every store, two kinds at a time, and for how many seconds.
 pub const FAULTS: &[(&str, u32)] =
     &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
 
@@ -74,7 +73,7 @@ const fn whole(recipe: &'static str) -> Run {
     Run { recipe, work: "lock", faults: FAULTS }
 }
 
-/// One pair of them: enough of a trial for what mostly the same code does.
+/// One of the pairs: enough for a recipe that mostly shares its code with another.
 const fn part(recipe: &'static str, work: &'static str, faults: usize) -> Run {
     let (_, from) = FAULTS.split_at(faults);
     let (one, _) = from.split_at(1);
@@ -164,7 +163,7 @@ pub fn of(kind: Kind) -> Option<&'static Store> {
 mod tests {
     use super::*;
 
-    /// A recipe that nobody tries would be a promise without proof.
+    /// A recipe that is not tested would be a promise without proof.
     #[test]
     fn every_recipe_with_a_server_is_tried_by_the_contract() {
         for recipe in lockkeeper::recipes() {

@@ -1,4 +1,4 @@
-//! Tests that start servers of their own, and break them.
+//! Tests that start their own servers, and break them.
 
 pub mod encrypted;
 
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a case comes to.
+/// The result of a case.
 pub type Outcome<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 /// A case: its name and what it does.
 pub type Case = (&'static str, for<'a> fn(&'a Lab) -> Outcome<'a>);
@@ -23,14 +23,14 @@ macro_rules! cases {
     };
 }
 
-/// The cases, each on a runtime of its own; ignored, with the reason, where a server is missing.
+/// The cases, each on its own runtime; ignored, with the reason, if a server is missing.
 #[must_use]
 pub fn trials(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
     trials_unless(lab, missing(&[kind]).map(|reason| reason.to_string()), cases)
 }
 
-/// As [`trials`], for cases that let disks hang: ignored, with the reason, also where that takes
-/// rights which are missing.
+/// As [`trials`], for cases that make disks hang: also ignored, with the reason, without the rights
+/// for that.
 #[must_use]
 pub fn trials_on_disks(lab: &Arc<Lab>, kind: Kind, cases: &[&[Case]]) -> Vec<Trial> {
     let reason = missing(&[kind]).map(|reason| reason.to_string());
@@ -53,8 +53,7 @@ fn trials_unless(lab: &Arc<Lab>, reason: Option<String>, cases: &[&[Case]]) -> V
     cases.iter().copied().flatten().map(trial).collect()
 }
 
-/// The arguments of the command line; where they do not say how many tests run at once, so many
-/// do.
+/// The arguments of the command line; `threads` is the default for how many tests run at once.
 #[must_use]
 pub fn arguments(threads: usize) -> Arguments {
     let mut arguments = Arguments::from_args();
@@ -62,10 +61,10 @@ pub fn arguments(threads: usize) -> Arguments {
     arguments
 }
 
-/// Tries until it works, for half a minute at most.
+/// Retries until it works, for half a minute at most.
 ///
 /// # Panics
-/// When it did not work until then.
+/// When it has not worked by then.
 pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<Option<T>>) -> T {
     let begin = Instant::now();
     loop {

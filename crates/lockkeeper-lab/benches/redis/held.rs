@@ -1,4 +1,4 @@
-//! Many locks that are held and renewed.
+//! Many locks, held and renewed.
 
 use crate::figures::at_most;
 use anyhow::{Context, Result};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const LOCKS: u32 = 10_000;
 
-/// The share of a core that this process uses to keep them.
+/// The share of a core that this process uses to renew them.
 pub(crate) fn renewing(url: &str) -> Result<()> {
     tokio::runtime::Runtime::new()?.block_on(async {
         let keeper = lockkeeper::connect(url).await?;
@@ -14,7 +14,7 @@ pub(crate) fn renewing(url: &str) -> Result<()> {
         for number in 0..LOCKS {
             held.push(keeper.lock(&format!("held/{number}")).acquire().await?);
         }
-        // Two renewals of each.
+        // Time for two renewals of each lock.
         let (start, before) = (Instant::now(), used()?);
         tokio::time::sleep(Duration::from_secs(20)).await;
         let share = (used()? - before).as_secs_f64() / start.elapsed().as_secs_f64();
@@ -26,7 +26,7 @@ pub(crate) fn renewing(url: &str) -> Result<()> {
     })
 }
 
-/// The processor time of this process so far.
+/// The CPU time of this process so far.
 fn used() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').context("a name in brackets")?;

@@ -1,4 +1,4 @@
-//! Many who want one name.
+//! Many tasks that contend for one name.
 
 use crate::figures::{at_most, each, median, speed};
 use anyhow::{Context, Result};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set for a process that is to contend: the URL.
+/// Set for a process that must contend: the URL.
 pub(crate) const PROCESS: &str = "LOCKKEEPER_BENCH_REDIS";
 const TASKS: u32 = 16;
 const TURNS: u32 = 400;
 const ROUNDS: usize = 5;
 
-/// So many tasks take one name in turn; returns how long each waited, and how many had their turn
-/// meanwhile.
+/// `TASKS` tasks take one name repeatedly; returns how long each waited, and how many others were
+/// served meanwhile.
 async fn queue(keeper: &Keeper, name: &'static str) -> (Vec<Duration>, Vec<Duration>) {
     let served = Arc::new(AtomicU32::new(0));
     let take = |keeper: Keeper, served: Arc<AtomicU32>| async move {
@@ -40,8 +40,8 @@ async fn queue(keeper: &Keeper, name: &'static str) -> (Vec<Duration>, Vec<Durat
     waits.into_iter().unzip()
 }
 
-/// The least a hand-over can be: whoever is done pushes an element, the next one pops it. Returns
-/// how long each waited.
+/// The minimal hand-over: a task that is done pushes an element, the next one pops it. Returns how
+/// long each waited.
 async fn floor(url: &str, tasks: u32, turns: u32) -> Vec<Duration> {
     let client = redis::Client::open(url).expect("a client");
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
@@ -72,7 +72,7 @@ async fn floor(url: &str, tasks: u32, turns: u32) -> Vec<Duration> {
     waits
 }
 
-/// The longest, in terms of the mean.
+/// The longest wait, divided by the mean.
 fn spread(waits: &[Duration]) -> Result<f64> {
     let mean = waits.iter().sum::<Duration>() / u32::try_from(waits.len())?;
     let longest = waits.iter().max().context("someone waited")?;
@@ -103,7 +103,7 @@ async fn rslock(url: &str, tasks: u32, turns: u32) {
     }
 }
 
-/// How many commands of ours the server has seen.
+/// How many of our commands the server has executed.
 fn commands(server: &Server) -> Result<u64> {
     let said = server.redis()?.info("commandstats")?;
     let calls = said.lines().filter(|line| line.starts_with("cmdstat_eval")).map(|line| {
@@ -119,7 +119,7 @@ pub(crate) fn one_name(url: &str, server: &Server) -> Result<()> {
         let (mut mine, mut least, mut theirs) = (vec![], vec![], vec![]);
         let (mut our_spread, mut our_turns, mut least_spread) = (vec![], vec![], vec![]);
         let (mut longest, mut sent) = (vec![], 0);
-        // In turns: a machine has its better and its worse moments.
+        // Interleaved: the speed of a machine varies over time.
         for _ in 0..ROUNDS {
             let (start, before) = (Instant::now(), commands(server)?);
             let (waits, turns) = queue(&keeper, "hot").await;
@@ -145,7 +145,7 @@ pub(crate) fn one_name(url: &str, server: &Server) -> Result<()> {
         println!("{:<92}   {floor:>6.2}", format!("{what}: longest wait of the mean, BLPOP"));
         at_most(&format!("{what}: longest wait of the mean"), ours, 3.0);
         at_most(&format!("{what}: longest wait, of BLPOP's longest"), middle(longest), 1.0);
-        // What a wait is worth when the machine itself stood still meanwhile.
+        // Waits counted in turns, which do not grow when the machine itself stands still.
         at_most(&format!("{what}: longest wait of the mean, in turns"), middle(our_turns), 3.0);
         let grants = f64::from(TASKS * TURNS) * f64::from(u32::try_from(ROUNDS)?);
         let sent = f64::from(u32::try_from(sent)?);
@@ -169,7 +169,7 @@ pub(crate) fn many_waiters(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// The time of one of `grants`, taken by `waiters` in so many processes.
+/// The time per grant, for `grants` grants taken by `waiters` waiters in this many processes.
 fn crowd(url: &str, processes: u32, waiters: u32, grants: u32) -> Result<Duration> {
     let mut children = Vec::new();
     for process in 0..processes {
@@ -200,8 +200,8 @@ fn crowd(url: &str, processes: u32, waiters: u32, grants: u32) -> Result<Duratio
     Ok(longest / grants)
 }
 
-/// One process of a crowd: all its tasks stand in line before the clock starts, and go to its end
-/// again after each turn until there were enough.
+/// One process of a crowd: all its tasks queue up before the clock starts, and queue again after
+/// each turn until there were enough grants.
 pub(crate) fn contend(url: &str) -> Result<()> {
     let number = |name: &str| -> Result<u32> { Ok(std::env::var(name)?.parse()?) };
     let (tasks, grants) = (number("TASKS")?, number("GRANTS")?);
@@ -212,7 +212,7 @@ pub(crate) fn contend(url: &str) -> Result<()> {
     let mut go = String::new();
     std::io::stdin().read_line(&mut go)?;
     runtime.block_on(async {
-        // Held while they line up.
+        // Held while the tasks queue up.
         let gate = keeper.lock("crowd").acquire().await?;
         let left = Arc::new(AtomicU32::new(grants));
         let running: Vec<_> = (0..tasks)

@@ -1,8 +1,8 @@
-//! What `redis://` costs, as ratios in one run: against the bare commands on the same client, and
-//! against other libraries. Starts its own server.
+//! The cost of `redis://`, as ratios within one run: against the bare commands on the same client,
+//! and against other libraries. Starts its own server.
 //!
-//! Times of one machine mean nothing on another, and little on the same one an hour later; so what
-//! is compared takes turns, round by round, and medians are divided.
+//! Times from one machine mean nothing on another, and little on the same machine an hour later; so
+//! the things compared take turns, round by round, and medians are divided.
 
 mod figures;
 mod held;
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     if let Ok(url) = std::env::var(line::PROCESS) {
         return line::contend(&url);
     }
-    // Cargo runs the benchmarks with --bench, and tests everything without.
+    // Cargo runs benchmarks with --bench, and `cargo test` runs them without.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }

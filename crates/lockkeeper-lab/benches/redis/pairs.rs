@@ -1,4 +1,4 @@
-//! Acquire and release where nobody is in the way.
+//! Acquire and release without contention.
 
 use crate::figures::{compared, each, median, speed};
 use anyhow::Result;
@@ -13,7 +13,7 @@ const VALUE: &str = "0123456789abcdef0123456789abcdef";
 const FREE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// The least that gives a token: the server's clock, and what the last one was is kept.
+/// The minimum that gives a token: the server's clock, and the last token is stored.
 const TAKE_NUMBERED: &str = "
     local value, clock = redis.call('GET', KEYS[1]), redis.call('TIME')
     if value and string.byte(value) == 88 then return 0 end
@@ -26,8 +26,8 @@ const FREE_NUMBERED: &str = "
     redis.call('SET', KEYS[1], 'F' .. string.sub(value, 34), 'PX', '60000')
     return 1";
 
-/// The least a lock can be: SET NX PX, and a script that deletes what it set; or two scripts, if
-/// there is to be a token.
+/// The minimal lock: SET NX PX, and a script that deletes only its own value; or two scripts, if a
+/// token is wanted.
 #[derive(Clone)]
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
@@ -90,7 +90,7 @@ async fn rslock(manager: rslock::LockManager, name: String, count: u32) {
     }
 }
 
-/// So many tasks at once, each with a name of its own.
+/// This many tasks at once, each with its own name.
 async fn all<F: Future<Output = ()> + Send + 'static>(tasks: u32, make: impl Fn(String) -> F) {
     let tasks: Vec<_> =
         (0..tasks).map(|task| tokio::spawn(make(format!("bench/{task}")))).collect();

@@ -1,4 +1,4 @@
-//! ZooKeeper's protocol and nothing else: what a lock can cost at least.
+//! Only ZooKeeper's protocol: the minimum that a lock can cost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 
-/// One session on one connection, for many tasks.
+/// One session on one connection, shared by many tasks.
 pub(crate) struct Bare {
     state: Arc<Mutex<State>>,
     writer: OwnedWriteHalf,
@@ -50,7 +50,8 @@ impl Bare {
                 }
                 inbox.drain(..at);
             }
-            // Nobody is to wait for what will not come: it gives no sign of life while it rests.
+            // Nobody must wait for an answer that will not come: this session sends no heartbeats
+            // while idle.
             *lock(&heard) = State::default();
         });
         Ok(Self { state, writer })
@@ -77,13 +78,13 @@ impl Bare {
         answers
     }
 
-    /// Makes a node; `flags` are the protocol's.
+    /// Creates a node; `flags` are the protocol's.
     pub(crate) async fn make(&self, path: &str, flags: i32) -> String {
         let [answer] = self.send([(15, create(path, flags))]);
         path_in(&answer.await.expect("an answer")).unwrap_or_default()
     }
 
-    /// A node with a number, and who else is there: sent together.
+    /// Creates a sequential node and lists its siblings, sent together.
     pub(crate) async fn create_and_list(&self, parent: &str) -> String {
         let node = format!("{parent}/_c_658e40f9-714a-4667-8607-f50059b5ee9d-lock-");
         let listed = [text(parent), vec![0]].concat();

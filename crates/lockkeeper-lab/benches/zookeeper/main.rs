@@ -1,4 +1,4 @@
-//! Locks in ZooKeeper beside the bare protocol, Curator and kazoo: ratios of one run.
+//! Locks in ZooKeeper compared with the bare protocol, Curator and kazoo: ratios within one run.
 
 mod bare;
 
@@ -10,7 +10,7 @@ use lockkeeper_lab::server::Lab;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Each is measured so often, in turns, so that a busy moment hits all of them.
+/// How often each is measured, interleaved, so that a busy moment affects all of them.
 const TURNS: usize = 7;
 const CYCLES: u32 = 400;
 const TASKS: usize = 64;
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
             runtime.block_on(bare_cycles(&bare, TASKS))?,
             runtime.block_on(our_cycles(&keeper, TASKS))?,
         ];
-        // The first turn warms everything up, Java most of all.
+        // The first turn warms everything up, the JVM most of all.
         if turn > 0 {
             times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
         }
@@ -137,14 +137,14 @@ fn peer_cycles(peer: &mut Peer) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds) / CYCLES)
 }
 
-/// From the delete of a node in one session until another knows of it.
+/// From the delete of a node in one session until another session knows of it.
 async fn bare_hand_overs(address: &str) -> Result<Duration> {
     let (one, two) = (Bare::connect(address).await?, Bare::connect(address).await?);
     let mut times = Vec::new();
     for _ in 0..500 {
         let node = one.make("/bare/watched-", 3).await;
         let gone = two.watch(&node).await;
-        // As long as ours is held: after a rest everything is slower to wake.
+        // As long as our lock is held: after idle time everything is slower to wake.
         tokio::time::sleep(HELD).await;
         let begin = Instant::now();
         let (_, ()) = tokio::join!(
@@ -155,7 +155,7 @@ async fn bare_hand_overs(address: &str) -> Result<Duration> {
     Ok(median(times))
 }
 
-/// From the beginning of a release until the next in the queue knows that it holds the lock.
+/// From the start of a release until the next waiter in the queue knows that it holds the lock.
 async fn our_hand_overs(url: &str, waiters: usize) -> Result<Duration> {
     let url = format!("{url}?session=20s&timeout=20s");
     let keepers = [lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?];
@@ -175,7 +175,7 @@ async fn our_hand_overs(url: &str, waiters: usize) -> Result<Duration> {
                     let took = now - released.0;
                     released.1.push(took);
                 }
-                // So that everyone else is waiting, and watching, again.
+                // So that all other tasks are waiting, and watching, again.
                 tokio::time::sleep(HELD).await;
                 released.lock().unwrap_or_else(PoisonError::into_inner).0 = Instant::now();
                 guard.release().await?;

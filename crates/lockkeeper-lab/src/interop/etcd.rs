@@ -1,7 +1,7 @@
-//! Go's concurrency package and `etcdctl lock`, which share a lock's layout with us.
+//! Go's concurrency package and `etcdctl lock`, which use the same lock layout as we do.
 //!
-//! Every case spells the two sides as the table in docs/backends/etcd.md does: their name as it
-//! is, and our URL with an empty prefix, unless the case is about another row.
+//! Every case names the lock on both sides as the table in docs/backends/etcd.md does: their name
+//! unchanged, and our URL with an empty prefix, unless the case tests another row.
 
 use super::install::Cache;
 use super::peer::Peer;
@@ -17,11 +17,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Nobody waits this out.
+/// A ttl that no case waits out.
 const LONG: u64 = 60_000;
-/// The length of our sessions and theirs, to wait out: their ends are what a crash costs.
+/// The session timeout on both sides, short enough to wait out: a crash costs one session.
 const SHORT: u64 = 3_000;
-/// Long enough for one who waits to be in the queue, and no longer blind: Go's watch is served
+/// Long enough for a waiter to be in the queue with its watch established: Go's watch is served
 /// every 100 ms.
 const WHILE: Duration = Duration::from_millis(400);
 const PATIENT: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ pub(super) fn trials(url: &str, cache: &Arc<Cache>) -> Vec<Trial> {
 struct Table {
     url: String,
     cache: Arc<Cache>,
-    /// A name of this case alone.
+    /// A lock name that only this case uses.
     lock: String,
 }
 
@@ -102,7 +102,7 @@ impl Table {
 }
 
 fn keeps_out(table: &Table, mut holder: Peer, mut other: Peer) -> Result<()> {
-    // Not vacuous: free, the other one does get it.
+    // Not vacuous: once it is free, the other one does get it.
     other.must(&table.attempt(), "held")?;
     holder.must(&table.attempt(), "busy")?;
     other.must(&table.give_back(), "unlocked")?;
@@ -115,7 +115,7 @@ fn keeps_out(table: &Table, mut holder: Peer, mut other: Peer) -> Result<()> {
 fn hands_over(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
     holder.must(&table.take(), "held")?;
     waiter.tell(&table.take())?;
-    // Past the sessions: they are kept alive on both sides.
+    // Longer than the sessions: both sides keep them alive.
     sleep(WHILE + Duration::from_millis(SHORT) * 3 / 2);
     waiter.must_be_silent()?;
     holder.must(&table.give_back(), "unlocked")?;
@@ -132,7 +132,7 @@ fn survives(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
     waiter.must_say("held")
 }
 
-/// One who waits dies; the one behind it gets the lock all the same.
+/// A waiter dies; the waiter behind it gets the lock anyway.
 fn passes_by(table: &Table, mut dies: Peer, mut behind: Peer) -> Result<()> {
     let mut holder = table.us()?;
     holder.must(&table.take(), "held")?;
@@ -162,7 +162,7 @@ fn one_queue(table: &Table) -> Result<()> {
 }
 
 fn readers(table: &Table) -> Result<()> {
-    // A thread that reads may read again, so each has a keeper of its own.
+    // One thread may take its read lock again, so each reader has its own keeper.
     let reading = || -> Result<_> {
         let keeper = connect(&format!("{}?prefix=", table.url))?;
         Ok(keeper.rw_lock(&table.lock).read().ttl(Duration::from_millis(LONG)))
@@ -185,7 +185,7 @@ fn readers(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// A number that everyone reads and writes, each under the lock.
+/// A number that every peer reads and writes, each under the lock.
 fn no_update_is_lost(table: &Table) -> Result<()> {
     const ROUNDS: usize = 15;
     let number = Arc::new(std::sync::Mutex::new(0));
@@ -216,7 +216,7 @@ fn no_update_is_lost(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// `etcdctl lock`, which holds for as long as it runs.
+/// `etcdctl lock`, which holds the lock for as long as it runs.
 struct Etcdctl {
     child: Child,
     held: Receiver<String>,
@@ -239,7 +239,7 @@ impl Etcdctl {
         Ok(Self { child, held })
     }
 
-    /// Waits until it says the key it holds.
+    /// Waits until it prints the key it holds.
     fn holds(&self) -> Result<()> {
         self.held.recv_timeout(PATIENT).map(|_| ()).context("etcdctl does not get it")
     }
@@ -251,7 +251,7 @@ impl Etcdctl {
 
 impl Drop for Etcdctl {
     fn drop(&mut self) {
-        // Both fail only for one that is gone already.
+        // Both fail only if the process is already gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -280,7 +280,7 @@ fn etcdctl_waits(table: &Table) -> Result<()> {
     us.must(&table.attempt(), "busy")
 }
 
-/// `etcdctl` holds it by a name with our default prefix in front, and our URL says nothing of one.
+/// `etcdctl` locks a name with our default prefix in front, and our URL names no prefix.
 fn below_our_prefix(table: &Table) -> Result<()> {
     same_lock(table, &format!("lockkeeper/{}", table.lock), "")
 }
@@ -301,7 +301,7 @@ fn same_lock(table: &Table, theirs: &str, options: &str) -> Result<()> {
     us.must_say("held")
 }
 
-/// What the documentation warns of: equal names alone do not make one lock.
+/// The documentation warns of this: equal names alone do not make the same lock.
 fn another_lock(table: &Table) -> Result<()> {
     let etcdctl = table.etcdctl()?;
     etcdctl.holds()?;

@@ -1,4 +1,4 @@
-//! What the peers are made of, fetched once and kept beside what cargo builds.
+//! The libraries that the peers need, fetched once and kept beside cargo's build output.
 
 use crate::server::tool::{JAVA, JAVAC, MAVEN, NODE, NPM, PYTHON};
 use anyhow::{Context, Result, bail};
@@ -41,16 +41,16 @@ const REDISSON: [(&str, &str); 2] = [
     ),
 ];
 
-/// The folder that libraries of other languages are installed in.
+/// The folder in which libraries of other languages are installed.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
-    /// One thing is installed at a time.
+    /// Only one installation runs at a time.
     busy: Mutex<()>,
 }
 
 impl Cache {
-    /// `interop` in cargo's target directory, which this program is in itself.
+    /// `interop` in cargo's target directory, which also contains this program.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -94,7 +94,7 @@ impl Cache {
     /// When there is no Java or Maven, or Curator cannot be installed.
     pub fn curator(&self) -> Result<Command> {
         let folder = self.installed("curator", &CURATOR, &|folder| {
-            // Maven needs the compiler, and says so less well.
+            // Maven needs the compiler, but its own error message is less clear.
             JAVAC.path()?;
             let package = ["--quiet", "--batch-mode", "package"];
             run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
@@ -136,24 +136,24 @@ impl Cache {
     /// When there is no Java or Maven, or Redisson cannot be fetched.
     pub fn redisson(&self) -> Result<Command> {
         let folder = self.installed("redisson", &REDISSON, &|folder| {
-            // Maven needs the compiler, and says so less well.
+            // Maven needs the compiler, but its own error message is less clear.
             JAVAC.path()?;
             let package = ["--quiet", "--batch-mode", "package"];
             run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
         })?;
         let (classes, libraries) = (folder.join("target/classes"), folder.join("target/libraries"));
         let mut command = Command::new(JAVA.path()?);
-        // Many short lives: what compiles them well takes longer than they last.
+        // Many short-lived processes: the optimising compiler takes longer than they run.
         command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp"]);
         command.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Peer");
         Ok(command)
     }
 
-    /// The folder `name` with `files` in it, on which `install` was run. That is done once, and
-    /// again when a file is another than before.
+    /// The folder `name` with `files` in it, on which `install` was run. It runs once, and again
+    /// when a file has changed.
     ///
     /// # Errors
-    /// What `install` said.
+    /// The error of `install`.
     pub fn installed(
         &self,
         name: &str,
@@ -171,7 +171,7 @@ impl Cache {
         if done.exists() && files.iter().all(same) {
             return Ok(folder);
         }
-        // Also what an installation that was interrupted left there.
+        // Also removes what an interrupted installation left there.
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
@@ -202,7 +202,7 @@ fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {shown}"))?;
     if !output.status.success() {
-        // Maven complains on its output.
+        // Maven prints its errors to standard output.
         let said =
             [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
         bail!("{shown} failed ({}): {}", output.status, said.concat().trim());

@@ -1,8 +1,8 @@
-//! `lab interop`: do we and other libraries keep each other out?
+//! `lab interop`: do we and other libraries exclude each other?
 //!
 //! The others are small programs of ours around each library, in the folder `interop` of this
-//! crate. All of them, and one of ours (`lab peer`), are told what to do by lines on their input,
-//! with the URL of the store as argument:
+//! crate. All of them, and our own (`lab peer`), get the URL of the store as argument and read
+//! orders from their input, one per line:
 //!
 //! | order | answer |
 //! |---|---|
@@ -11,12 +11,13 @@
 //! | `try NAME TTL` | `held` or `busy` |
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
 //! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
-//! | `bench NAME COUNT` | `took SECONDS`, for so many locks one after another (some peers) |
+//! | `bench NAME COUNT` | `took SECONDS`, for COUNT locks one after another (some peers) |
 //! | `quit` | |
 //!
-//! Times are in milliseconds. One more word at the end of an order is who gives it: an owner's id to
-//! ours; to Redisson's a thread, whose answers end in its name. What else went wrong is `error` and
-//! why. A peer ends when its input does, so none outlives a run that was killed.
+//! Times are in milliseconds. An order may end with one more word that names who gives it: an
+//! owner's id for our peer; for Redisson's a thread, whose answers end in its name. Any other
+//! problem is answered with `error` and the reason. A peer ends when its input ends, so no peer
+//! outlives a killed run.
 
 mod etcd;
 mod install;
@@ -36,8 +37,8 @@ use libtest_mimic::{Arguments, Conclusion};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs the trials of one store, or of all that other libraries share, as a test program would;
-/// `words` are the arguments of one. Stops at the first store that fails.
+/// Runs the trials of one store, or of all stores that other libraries share, like a test program;
+/// `words` are its arguments. Stops at the first store that fails.
 ///
 /// # Errors
 /// When a store cannot be started, or no other library is tried on it.
@@ -61,7 +62,7 @@ pub fn run(store: Option<&str>, words: &[String]) -> Result<ExitCode> {
 fn run_on(kind: Kind, words: &[String]) -> Result<Conclusion> {
     let program = "lab interop".to_owned();
     let mut arguments = Arguments::from_iter(std::iter::once(&program).chain(words));
-    // They mostly wait.
+    // The trials mostly wait, so several can run at once.
     arguments.test_threads.get_or_insert(4);
     let lab = Lab::open()?;
     let cache = Arc::new(Cache::open()?);

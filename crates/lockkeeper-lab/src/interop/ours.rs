@@ -8,16 +8,16 @@ use std::process::exit;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Takes locks at `url` as the lines of the input say, and answers on the output.
+/// Takes locks at `url` as ordered on the input, and answers on the output.
 ///
 /// # Errors
 /// When the store cannot be opened.
 pub fn serve(url: &str) -> Result<()> {
-    // The input's end tells us too, but not while this process is paused.
+    // The end of the input also ends this process, but not while it is paused.
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     let keeper = connect(url)?;
     let (order, orders) = mpsc::channel();
-    // In a thread of its own: one who waits for a lock must still hear that the input ended.
+    // In its own thread: a process that waits for a lock must still notice that the input ended.
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             if order.send(line).is_err() {
@@ -48,7 +48,7 @@ fn obey(
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
     let (verb, name) = (word(), word());
-    // Which side of a read-write lock, if it is one, and what is to be done with it.
+    // The side, if it is a read-write lock, and what to do with it.
     let mut parts = verb.split('-');
     let side = parts.clone().find(|part| ["read", "write"].contains(part)).unwrap_or_default();
     let verb = parts.find(|part| *part != side).unwrap_or_default();

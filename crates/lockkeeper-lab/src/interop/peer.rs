@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-/// How long an answer may take. Generous: only what is broken takes so long.
+/// How long an answer may take. Generous: only a broken peer takes this long.
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// A peer; killed when dropped.
+/// A peer process; killed when dropped.
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
@@ -20,17 +20,17 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it, and waits until it is ready.
+    /// Starts the peer, and waits until it is ready.
     ///
     /// # Errors
-    /// When it is not, with what it says.
+    /// When the peer does not become ready, with its output.
     pub fn start(mut command: Command, url: &str) -> Result<Self> {
         let shown = format!("{command:?}");
         let spawned = command.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot run {shown}"))?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
         let (tell, answers) = mpsc::channel();
-        // Before anything can fail, so that it is killed then too.
+        // Created before anything can fail, so that a failure kills it too.
         let mut peer = Self { child, orders: orders.context("no pipe")?, answers };
         let output = BufReader::new(output.context("no pipe")?);
         std::thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Peer {
         }
     }
 
-    /// Our own, this very program again, at the store with this URL.
+    /// Our own peer, which is this program again, at the store with this URL.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -55,7 +55,7 @@ impl Peer {
     /// Gives an order without waiting for the answer.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the peer is gone.
     pub fn tell(&mut self, order: &str) -> Result<()> {
         Ok(writeln!(self.orders, "{order}")?)
     }
@@ -76,7 +76,7 @@ impl Peer {
     /// Gives an order and waits for the answer, which must be `answer`.
     ///
     /// # Errors
-    /// When it is another, or as [`hear`](Self::hear).
+    /// When the answer is different, or as [`hear`](Self::hear).
     pub fn must(&mut self, order: &str, answer: &str) -> Result<()> {
         self.tell(order)?;
         self.must_say(answer).with_context(|| format!("to {order:?}"))
@@ -85,7 +85,7 @@ impl Peer {
     /// Gives an order that must fail, with an error that says `why`.
     ///
     /// # Errors
-    /// When it does not, or says something else.
+    /// When the order succeeds, or fails with another error.
     pub fn must_fail(&mut self, order: &str, why: &str) -> Result<()> {
         self.tell(order)?;
         match self.answers.recv_timeout(PATIENT) {
@@ -94,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Waits for the answer to what it was told before.
+    /// Waits for the answer to an earlier order.
     ///
     /// # Errors
     /// As [`must`](Self::must).
@@ -105,10 +105,10 @@ impl Peer {
         }
     }
 
-    /// As [`must_say`](Self::must_say), for one that may have nothing to say.
+    /// As [`must_say`](Self::must_say), for a peer that may not answer.
     ///
     /// # Errors
-    /// When it says something else, or nothing in time.
+    /// When the peer answers something else, or does not answer in time.
     pub fn must_say_within(&mut self, answer: &str, limit: Duration) -> Result<()> {
         match self.answers.recv_timeout(limit) {
             Ok(said) if said == answer => Ok(()),
@@ -116,10 +116,10 @@ impl Peer {
         }
     }
 
-    /// How long it takes for so many locks, one after another.
+    /// How long the peer takes for this many locks, one after another.
     ///
     /// # Errors
-    /// When it does not know how, or as [`hear`](Self::hear).
+    /// When the peer does not support it, or as [`hear`](Self::hear).
     pub fn bench(&mut self, name: &str, count: u32) -> Result<Duration> {
         self.tell(&format!("bench {name} {count}"))?;
         let said = self.hear()?;
@@ -127,10 +127,10 @@ impl Peer {
         Ok(Duration::from_secs_f64(seconds.parse()?))
     }
 
-    /// Checks that nothing is answered as yet.
+    /// Checks that the peer has not answered yet.
     ///
     /// # Errors
-    /// With what was answered.
+    /// With the answer, if there is one.
     pub fn must_be_silent(&mut self) -> Result<()> {
         match self.answers.try_recv() {
             Err(TryRecvError::Empty) => Ok(()),
@@ -138,7 +138,7 @@ impl Peer {
         }
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the peer, as a power cut would.
     ///
     /// # Errors
     /// When it cannot be signalled.
@@ -148,7 +148,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Stops it in its tracks until [`go_on`](Self::go_on).
+    /// Pauses the peer until [`go_on`](Self::go_on).
     ///
     /// # Errors
     /// When it cannot be signalled.
@@ -156,7 +156,7 @@ impl Peer {
         Ok(kill(self.pid()?, Signal::SIGSTOP)?)
     }
 
-    /// Lets it go on.
+    /// Resumes the peer.
     ///
     /// # Errors
     /// When it cannot be signalled.
@@ -171,7 +171,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Both fail only for one that is gone already.
+        // Both fail only if the process is already gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The libraries on Redis that share a lock's layout with one of our recipes.
+//! The libraries on Redis that use the same lock layout as one of our recipes.
 
 mod plain;
 mod redisson;
@@ -10,15 +10,15 @@ use libtest_mimic::Trial;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The trials of every library, on the server at `url`. What they write is in `folder`, which is
-/// cleared away by who made it.
+/// The trials of every library, on the server at `url`. They write files to `folder`, which the
+/// caller removes.
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
     let mut trials = plain::trials(url, cache, folder);
     trials.extend(redisson::trials(url, cache, folder));
     trials
 }
 
-/// Those of libraries that do it in another way in a cluster.
+/// The trials of libraries that behave differently in a cluster.
 pub(super) fn trials_in_a_cluster(
     cluster: &Cluster,
     cache: &Arc<Cache>,
@@ -29,7 +29,7 @@ pub(super) fn trials_in_a_cluster(
     redisson::trials_in_a_cluster(&url, cache, folder)
 }
 
-/// How fast we and they are, in passing: figures that count are those of `cargo xtask bench`.
+/// A rough comparison of speed: the figures that count are those of `cargo xtask bench`.
 ///
 /// # Errors
 /// When a peer fails.

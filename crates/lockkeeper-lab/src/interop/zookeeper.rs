@@ -1,4 +1,4 @@
-//! The libraries on ZooKeeper that share a lock's layout with our recipe `fair`.
+//! The libraries on ZooKeeper that use the same lock layout as our recipe `fair`.
 
 use super::install::Cache;
 use super::peer::Peer;
@@ -11,31 +11,31 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Of no account here: what is held lives in a session.
+/// Has no effect here: a claim lives as long as its session.
 const TTL: u64 = 60_000;
-/// The timeout of everyone's session.
+/// The session timeout of every peer.
 const SESSION: Duration = Duration::from_secs(4);
-/// Long enough for one who waits to be in the queue.
+/// Long enough for a waiter to be in the queue.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// A library, how its peer is started, what our URL says to share locks with it, and what theirs
-/// says for another recipe of the library's than its lock.
+/// The library's name, how its peer is started, the option in our URL that selects its layout, and
+/// the option in its peer's URL that selects a recipe other than its lock.
 type Library = (&'static str, fn(&Cache) -> Result<Command>, &'static str, &'static str);
 
 const LIBRARIES: &[Library] = &[
     ("curator", Cache::curator, "layout=curator", ""),
     ("kazoo", Cache::kazoo, "layout=kazoo", ""),
 ];
-/// What is shared as a lock alone.
+/// Shares its layout only as a lock.
 const LATCH: Library = ("curator-latch", Cache::curator, "layout=latch", "?latch");
-/// What is not shared, and refused.
+/// Layouts that we do not share, and refuse.
 const OTHERS: &[Library] = &[
     ("curator-latch-as-lock", Cache::curator, "layout=curator", "?latch"),
     ("curator-semaphore", Cache::curator, "layout=curator", "?semaphore"),
     ("kazoo-semaphore", Cache::kazoo, "layout=kazoo", "?semaphore"),
 ];
 
-/// The orders for one that one holds at a time: to take it, to try, to give it back.
+/// The orders for a lock with one holder at a time: to take it, to try, to release it.
 type Words = [&'static str; 3];
 
 /// A lock, and the write side of a read-write lock.
@@ -71,7 +71,7 @@ const OF_OTHERS: &[Case] = &[
     ("they_come_beside_us_and_we_are_told", they_come_beside_us_and_we_are_told),
 ];
 
-/// The trials of every library, on the server at `url`. What they write is in `folder`.
+/// The trials of every library, on the server at `url`. They write files to `folder`.
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
     let mut trials = Vec::new();
     let mut add = |library: Library, kind: &'static str, words, cases: &[Case]| {
@@ -100,11 +100,11 @@ pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial>
 struct Table {
     url: String,
     cache: Arc<Cache>,
-    /// A place for files.
+    /// A folder for files.
     folder: PathBuf,
     library: Library,
     words: Words,
-    /// A name of this case alone.
+    /// A lock name that only this case uses.
     lock: String,
 }
 
@@ -123,7 +123,7 @@ impl Table {
         words.map(|verb| format!("{verb} {} {TTL}", self.lock))
     }
 
-    /// To take it, to try, to give it back.
+    /// To take it, to try, to release it.
     fn orders(&self) -> [String; 3] {
         self.say(self.words)
     }
@@ -131,7 +131,7 @@ impl Table {
 
 fn keeps_out(table: &Table, mut holder: Peer, mut other: Peer) -> Result<()> {
     let [_, attempt, give_back] = table.orders();
-    // Not vacuous: free, the other one does get it.
+    // Not vacuous: once it is free, the other one does get it.
     other.must(&attempt, "held")?;
     holder.must(&attempt, "busy")?;
     other.must(&give_back, "unlocked")?;
@@ -159,7 +159,7 @@ fn survives(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
     holder.kill()?;
     waiter.must(&take, "held")?;
     let after = before.elapsed();
-    // Its last sign of life may be a third of the timeout old.
+    // Its last heartbeat may be a third of the timeout old.
     ensure!(after >= SESSION / 2, "it was free after {after:?}, before the session ended");
     Ok(())
 }
@@ -188,12 +188,12 @@ fn they_hold_it_and_we_are_refused(table: &Table) -> Result<()> {
     them.must(&take, "held")?;
     us.must_fail(&attempt, "neither side would wait")?;
     us.must_fail(&take, "neither side would wait")?;
-    // Still theirs, and nothing of ours in their way.
+    // It is still theirs, and we have left nothing in their way.
     them.must(&give_back, "unlocked")?;
     them.must(&attempt, "held")
 }
 
-/// They do not see us, and get in: then it is not ours any more.
+/// They do not see us, and get in: then the lock is no longer ours.
 fn they_come_beside_us_and_we_are_told(table: &Table) -> Result<()> {
     let (mut us, mut them) = (table.us()?, table.them()?);
     let [take, attempt, give_back] = table.orders();
@@ -216,7 +216,7 @@ fn our_readers_and_theirs_share(table: &Table) -> Result<()> {
     them.must(&give_back, "unlocked")
 }
 
-/// A reader keeps a writer out, and a writer that waits the readers behind it.
+/// A reader excludes a writer, and a waiting writer excludes the readers behind it.
 fn sides(table: &Table, mut reader: Peer, mut writer: Peer) -> Result<()> {
     let ([_, try_read, end_read], [write, try_write, end_write]) =
         (table.say(READ), table.say(WRITE));
@@ -234,12 +234,12 @@ fn sides(table: &Table, mut reader: Peer, mut writer: Peer) -> Result<()> {
     reader.must(&try_read, "held")
 }
 
-/// Everybody adds to a number in a file, in two steps that must not be interleaved.
+/// Every peer adds to a number in a file, in two steps that must not be interleaved.
 fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 15;
     let number = table.folder.join(format!("{}-{}", table.library.0, table.lock));
     fs::write(&number, "0")?;
-    // Started here and not in the threads: ours die with the thread that started them.
+    // Started here and not in the threads: our peers die with the thread that started them.
     let mut peers = vec![table.us()?, table.us()?, table.them()?, table.them()?];
     let expected = ROUNDS * peers.len();
     let [take, _, give_back] = &table.orders();

@@ -1,9 +1,9 @@
-//! What a proxy has done, so that a test can tell whether a fault hit anything.
+//! What a proxy has done, so that a test can tell whether a fault had an effect.
 
 use super::Direction;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much went through a proxy, and how much did not.
+/// How much a proxy forwarded, and how much it did not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -11,7 +11,7 @@ pub struct Counters {
     pub connections: u64,
     /// Connections that were reset.
     pub resets: u64,
-    /// Connections that one side was not told of.
+    /// Connections whose end was hidden from one side.
     pub half_open: u64,
     /// Bytes that reached the server.
     pub bytes_to_server: u64,
@@ -25,12 +25,12 @@ pub struct Counters {
     pub hindered: u64,
     /// Replies of the server: see [`Framing`](super::Framing).
     pub replies: u64,
-    /// Replies that were swallowed because it was their turn.
+    /// Replies that were swallowed by [`swallow_reply`](super::Control::swallow_reply).
     pub replies_swallowed: u64,
 }
 
 impl Counters {
-    /// How often anything but plain passing on happened. Grows if and only if a fault hit.
+    /// How often the proxy did anything but forward. Grows if and only if a fault had an effect.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.resets
@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-/// The same while it is counted.
+/// The live counters.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) connections: AtomicU64,

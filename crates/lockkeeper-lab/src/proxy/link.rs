@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// What becomes of a connection by order.
+/// How an order ends a connection.
 enum Fate {
     Reset,
     Forget(Side),
@@ -37,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut client: TcpStream, number: u64)
             fate = fate(&mut plan, &birth, &wounds) => Some(fate),
             ends = async { tokio::try_join!(there.run(), back.run()) } => match ends {
                 Ok(_) => None,
-                // One side broke off: the other is told in the same way.
+                // One side broke off: reset the other too.
                 Err(_) => return reset_both(client, server),
             },
         }
@@ -60,7 +60,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut client: TcpStream, number: u64)
     }
 }
 
-/// Waits for an order that ends the connection as it is.
+/// Waits for an order that ends the connection.
 async fn fate(plan: &mut watch::Receiver<Plan>, birth: &Plan, wounds: &Wounds) -> Fate {
     loop {
         let now = *plan.borrow_and_update();
@@ -80,7 +80,7 @@ async fn fate(plan: &mut watch::Receiver<Plan>, birth: &Plan, wounds: &Wounds) -
     }
 }
 
-/// One side goes on as if the other were there, until all is well: then it learns that it is not.
+/// One side goes on as if the other were still there, until a heal or a reset: then it is reset.
 async fn listen_in_vain(shared: &Shared, mut left: TcpStream, direction: Direction) {
     let mut plan = shared.plan.subscribe();
     let birth = *plan.borrow_and_update();
@@ -107,8 +107,8 @@ fn reset_both(client: TcpStream, server: TcpStream) {
     reset(server);
 }
 
-/// Closes so that the other side gets a reset instead of an end.
+/// Closes with a reset (RST) instead of an orderly end (FIN).
 fn reset(stream: TcpStream) {
-    // Fails only on a socket that is already dead, which is what is wanted.
+    // Fails only on a socket that is already dead, which is the desired result.
     let _ = stream.set_zero_linger();
 }

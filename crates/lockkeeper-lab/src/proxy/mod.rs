@@ -1,4 +1,4 @@
-//! A proxy between a client and a server that does to their bytes what networks do.
+//! A proxy between a client and a server that injects network faults.
 //!
 //! ```no_run
 //! use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
@@ -12,11 +12,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It runs on a thread of its own and can be used from any test. Latency is drawn from the seed,
-//! by connection and direction: the same connections in the same order meet the same delays.
+//! The proxy runs on its own thread and can be used from any test. Latency is drawn from the seed,
+//! by connection and direction: the same connections in the same order get the same delays.
 //!
-//! What it cannot do is swallow the handshake of a new connection: a client that connects during
-//! a black hole succeeds, and is not answered.
+//! The proxy cannot swallow the handshake of a new connection: a client that connects during a
+//! black hole succeeds, and gets no answer.
 
 mod counters;
 mod link;
@@ -42,7 +42,7 @@ use std::thread::JoinHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
-/// What the parts of a proxy share.
+/// State shared by the parts of a proxy.
 #[derive(Debug)]
 struct Shared {
     address: SocketAddr,
@@ -60,7 +60,7 @@ impl Shared {
         self.ambush.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a reply; whether it is the one to swallow.
+    /// Counts a reply; returns what to do afterwards if it is the reply to swallow.
     fn reply(&self) -> Option<Afterwards> {
         one_more(&self.tally.replies);
         let mut ambush = self.ambush();
@@ -74,7 +74,7 @@ impl Shared {
     }
 }
 
-/// The orders of a proxy. Cheap to clone; outlives the proxy without effect.
+/// Controls a proxy. Cheap to clone; has no effect once the proxy is dropped.
 #[derive(Debug, Clone)]
 pub struct Control(Arc<Shared>);
 
@@ -85,50 +85,50 @@ impl Control {
         self.0.address
     }
 
-    /// What it has done so far.
+    /// What the proxy has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.tally.read()
     }
 
-    /// Sets what becomes of the bytes of one direction, on all connections.
+    /// Sets what happens to the bytes of one direction, on all connections.
     pub fn set(&self, direction: Direction, flow: Flow) {
         self.0.plan.send_modify(|plan| plan.flows[direction as usize] = flow);
     }
 
-    /// Sets both directions, at one moment.
+    /// Sets both directions atomically.
     pub fn set_both(&self, flow: Flow) {
         self.0.plan.send_modify(|plan| plan.flows = [flow; 2]);
     }
 
-    /// Swallows both ways: the client is cut off and nobody is told.
+    /// Swallows both directions: the client is cut off and neither side is told.
     pub fn partition(&self) {
         self.set_both(Flow::Swallow);
     }
 
-    /// Resets every connection there is, both sides.
+    /// Resets every open connection, on both sides.
     pub fn reset(&self) {
         self.0.plan.send_modify(|plan| plan.resets += 1);
     }
 
-    /// Closes the `side` of every connection there is, and does not tell the other, which can go
-    /// on talking to nobody until [`heal`](Self::heal) resets it.
+    /// Closes the `side` of every open connection without telling the other side, which can go on
+    /// sending until [`heal`](Self::heal) resets it.
     pub fn forget(&self, side: Side) {
         self.0.plan.send_modify(|plan| plan.forgets[side as usize] += 1);
     }
 
-    /// Lets through what readers have held back.
+    /// Forwards what readers have held back.
     pub fn let_go(&self) {
         self.0.plan.send_modify(|plan| plan.releases += 1);
     }
 
-    /// Whether new connections are refused, as if nobody listened.
+    /// Whether new connections are refused, as if nothing listened on the port.
     pub fn refuse(&self, refuse: bool) {
         self.0.plan.send_modify(|plan| plan.refuse = refuse);
     }
 
-    /// Swallows the `nth` reply from now on, counted from 1 over all connections in the order
-    /// they arrive: once, and only that. Replaces an earlier call.
+    /// Swallows the `nth` reply from now on, counted from 1 over all connections in order of
+    /// arrival. Swallows only that one reply, and replaces an earlier call.
     ///
     /// # Panics
     /// When `nth` is zero.
@@ -137,8 +137,7 @@ impl Control {
         *self.0.ambush() = Some(Ambush { passing: nth - 1, afterwards });
     }
 
-    /// Takes every fault back. What was held is delivered; connections that lost bytes or an end
-    /// are reset.
+    /// Ends every fault. Held bytes are delivered; connections that lost bytes or an end are reset.
     pub fn heal(&self) {
         *self.0.ambush() = None;
         self.0.plan.send_modify(|plan| {
@@ -149,7 +148,7 @@ impl Control {
     }
 }
 
-/// A proxy that runs until it is dropped, and is ordered about by its [`Control`].
+/// A proxy that runs until it is dropped, and is controlled by its [`Control`].
 #[derive(Debug)]
 pub struct Proxy {
     control: Control,
@@ -157,7 +156,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of `upstream`, on a free port of loopback. Replies are bursts.
+    /// Starts one in front of `upstream`, on a free loopback port. Replies are bursts.
     ///
     /// # Errors
     /// When no port is free.
@@ -173,7 +172,7 @@ impl Proxy {
         Self::start_with(upstream, seed, framing, Readers::none())
     }
 
-    /// As [`start`](Self::start), with someone who reads along on each connection.
+    /// As [`start`](Self::start), with a reader on each connection.
     ///
     /// # Errors
     /// When no port is free.
@@ -192,7 +191,7 @@ impl Proxy {
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (place, listener) = runtime.block_on(async {
-            // Never listens: it keeps the port ours while connections are refused.
+            // Never listens: it reserves the port while connections are refused.
             let place = socket((Ipv4Addr::LOCALHOST, 0).into())?;
             let listener = socket(place.local_addr()?)?.listen(1024)?;
             io::Result::Ok((place, listener))
@@ -215,7 +214,7 @@ impl Proxy {
         Ok(Self { control: Control(shared), thread: Some(thread) })
     }
 
-    /// A handle for others.
+    /// A handle that can be shared.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -234,7 +233,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.control.0.plan.send_modify(|plan| plan.stop = true);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, its connections are gone all the same.
+            // The thread does not panic; if it did, its connections would be gone anyway.
             let _ = thread.join();
         }
     }
@@ -273,7 +272,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener) {
         };
         tokio::select! {
             biased;
-            // Only a proxy that is being dropped has no sender; it has said so before.
+            // Only a proxy that is being dropped has no sender, and it has sent `stop` before.
             _ = plan.changed() => {}
             accepted = accept => if let Ok((client, _)) = accepted {
                 number += 1;

@@ -13,29 +13,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
-/// The most that is kept of one direction; whoever sends more has to wait.
+/// The most bytes that are buffered for one direction; beyond that the sender has to wait.
 const MOST: usize = 1 << 20;
 
-/// How long a server has to carry out what it does not get to answer.
+/// How long the server has to execute a request whose answer is suppressed.
 const CARRIED_OUT: Duration = Duration::from_millis(100);
 
-/// What a connection has gone through.
+/// The lasting damage to a connection.
 #[derive(Debug, Default)]
 pub(super) struct Wounds {
-    /// Something was swallowed.
+    /// Bytes were swallowed.
     pub(super) lost: AtomicBool,
-    /// Nothing more is said to the client.
+    /// Nothing more is sent to the client.
     pub(super) silent: AtomicBool,
 }
 
 struct Chunk {
     due: Instant,
-    /// Kept until what is held back was let go more often than this.
+    /// Kept until the count of releases exceeds this.
     held: Option<u64>,
     bytes: Vec<u8>,
 }
 
-/// Reads one side, writes the other, and keeps what is not due yet.
+/// Reads one side, writes the other, and buffers what is not due yet.
 pub(super) struct Pump<'a> {
     shared: &'a Shared,
     wounds: &'a Wounds,
@@ -45,14 +45,14 @@ pub(super) struct Pump<'a> {
     dice: Dice,
     queue: VecDeque<Chunk>,
     queued: usize,
-    /// When the last one in the queue is due: nothing overtakes it.
+    /// When the last piece in the queue is due: later pieces must not overtake it.
     last_due: Instant,
     next_drop: Instant,
-    /// The beginning of a reply whose end is still to come.
+    /// The beginning of a reply whose end has not arrived yet.
     partial: Vec<u8>,
     framing: Framing,
     reader: Reader,
-    /// When the connection ends instead of an answer.
+    /// When the connection ends in place of an answer.
     ends: Option<Instant>,
     ended: bool,
 }
@@ -85,7 +85,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Until the end of the stream has been passed on, or one side broke off.
+    /// Runs until the end of the stream has been forwarded, or one side broke off.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut plan = self.shared.plan.subscribe();
         let mut buffer = vec![0; 16 * 1024];
@@ -123,8 +123,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// The flow at this moment, not when the wait for bytes began: an order that was given before
-    /// they were sent must catch them.
+    /// The current flow, not the flow when the wait for bytes began: an order given before the
+    /// bytes were sent must apply to them.
     fn flow(&self) -> Flow {
         self.shared.plan.borrow().flows[self.direction as usize]
     }
@@ -184,9 +184,9 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Has what a client said read, and passes it on.
+    /// Shows the reader what a client sent, and forwards it.
     fn say(&mut self, bytes: &[u8]) {
-        // Before the reader tells anyone: what is let go after that is let go.
+        // Read before the reader runs: a `let_go` that is triggered by the reader must still count.
         let releases = self.shared.plan.borrow().releases;
         let step = (self.reader)(bytes);
         self.push(bytes);
@@ -199,13 +199,13 @@ impl<'a> Pump<'a> {
             }
             Step::EndInstead => {
                 self.wounds.silent.store(true, Ordering::SeqCst);
-                // So that the server has carried it out before it is sent once more.
+                // So that the server has executed it before the client sends it again.
                 self.ends = Some(Instant::now() + CARRIED_OUT);
             }
         }
     }
 
-    /// Passes on every whole reply there is.
+    /// Forwards every complete reply in the buffer.
     fn replies(&mut self) {
         let mut partial = std::mem::take(&mut self.partial);
         loop {
@@ -273,7 +273,7 @@ impl<'a> Pump<'a> {
         self.wounds.lost.store(true, Ordering::SeqCst);
     }
 
-    /// What was under way when the hole opened.
+    /// Swallows the bytes that were queued when the flow changed.
     fn swallow_queue(&mut self) {
         let under_way = self.queued + self.partial.len();
         if under_way > 0 {
@@ -285,7 +285,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// How late the next bytes are.
+/// The delay of the next bytes.
 pub(super) fn lateness(dice: &mut Dice, base: Duration, jitter: Duration) -> Duration {
     let most = u64::try_from(jitter.as_micros()).unwrap_or(u64::MAX);
     base + Duration::from_micros(dice.roll(most.saturating_add(1)))

@@ -1,22 +1,22 @@
-//! Someone who reads along what clients say, and decides on it.
+//! A reader that inspects what clients send, and decides what happens to it.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What becomes of something that a client said.
+/// What happens to bytes that a client sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Step {
     /// It passes.
     #[default]
     Pass,
-    /// It, and what the client says after it, is kept until
+    /// It is kept, with everything the client sends after it, until
     /// [`let_go`](super::Control::let_go).
     Hold,
-    /// It passes, and the connection ends instead of the answer.
+    /// It passes, and the connection ends in place of the answer.
     EndInstead,
 }
 
-/// Reads along on one connection, in the pieces that come.
+/// Inspects one connection, in the pieces that arrive.
 pub type Reader = Box<dyn FnMut(&[u8]) -> Step + Send>;
 
 /// Makes a reader for every connection.
@@ -24,7 +24,7 @@ pub type Reader = Box<dyn FnMut(&[u8]) -> Step + Send>;
 pub(super) struct Readers(pub(super) Arc<dyn Fn() -> Reader + Send + Sync>);
 
 impl Readers {
-    /// Those who let everything pass.
+    /// Readers that let everything pass.
     pub(super) fn none() -> Self {
         Self(Arc::new(|| Box::new(|_| Step::Pass)))
     }

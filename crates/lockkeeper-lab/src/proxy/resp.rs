@@ -1,26 +1,27 @@
-//! Where a reply of the Redis protocol ends.
+//! Finds where a reply of the Redis protocol ends.
 
-/// What a piece of the stream from a server begins with.
+/// What the bytes from a server begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
-    /// A whole reply of so many bytes. A push (`>`) is none: nobody asked for it.
+    /// A whole reply of `length` bytes. `asked` is false for a push (`>`), which answers no
+    /// request.
     Reply { length: usize, asked: bool },
     /// Less than a whole reply.
     Incomplete,
-    /// Something else.
+    /// Not RESP.
     Foreign,
 }
 
-/// How the first line of a value says what follows it.
+/// What the first line of a value says about what follows.
 enum Line {
     Whole,
     Bulk(usize),
     Values(usize),
 }
 
-/// Looks at the first reply in `bytes`, whose beginning is that of a reply.
+/// Measures the first reply in `bytes`, which must start at the beginning of a reply.
 ///
-/// Counts the values still to come instead of descending into them: replies of any depth cost no
+/// Counts the values still to come instead of recursing: the nesting depth of a reply costs no
 /// stack.
 pub(super) fn head(bytes: &[u8]) -> Head {
     let Some(first) = bytes.first() else { return Head::Incomplete };
@@ -28,7 +29,7 @@ pub(super) fn head(bytes: &[u8]) -> Head {
     let mut pending: usize = 1;
     while pending > 0 {
         let Some(length) = bytes[position..].windows(2).position(|two| two == b"\r\n") else {
-            // A line this long without an end is of another protocol.
+            // A line this long without an end belongs to another protocol.
             return if bytes.len() - position > 64 * 1024 {
                 Head::Foreign
             } else {
@@ -64,7 +65,7 @@ fn line(line: &[u8]) -> Option<Line> {
         b'$' | b'=' | b'!' => number()?.map_or(Line::Whole, Line::Bulk),
         b'*' | b'~' | b'>' => number()?.map_or(Line::Whole, Line::Values),
         b'%' => Line::Values(number()??.checked_mul(2)?),
-        // An attribute stands before the value it speaks of.
+        // An attribute stands before the value that it describes.
         b'|' => Line::Values(number()??.checked_mul(2)?.checked_add(1)?),
         _ => return None,
     })

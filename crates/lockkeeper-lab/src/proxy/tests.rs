@@ -1,4 +1,4 @@
-//! Every fault on a plain echo server, seen from both sides.
+//! Every fault on a plain echo server, observed from both sides.
 
 use super::*;
 use crate::trials::eventually_so;
@@ -7,12 +7,13 @@ use std::net::{TcpListener as Listener, TcpStream as Stream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Long enough that what has not come by then is not coming.
+/// Long enough to conclude that nothing will come.
 const SILENCE: Duration = Duration::from_millis(150);
-/// Long enough for anything that comes at all.
+/// Long enough for anything that will come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Says everything back, and tells how each connection ended: `None` orderly, else the error.
+/// Echoes everything, and reports how each connection ended: `None` for an orderly end, else the
+/// error.
 fn echo() -> (SocketAddr, mpsc::Receiver<Option<ErrorKind>>) {
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -74,7 +75,7 @@ fn started() -> (Proxy, mpsc::Receiver<Option<ErrorKind>>) {
     (Proxy::start(upstream, 7).expect("a proxy"), ends)
 }
 
-/// A counter is read once the thread of the proxy has come by.
+/// The proxy's thread updates its counters a little later.
 fn eventually(condition: impl Fn() -> bool) {
     eventually_so("it comes to be", || Ok(condition()));
 }
@@ -87,7 +88,7 @@ fn bytes_and_ends_pass() {
     stream.shutdown(std::net::Shutdown::Write).expect("ended");
     assert_eq!(ends.recv_timeout(PATIENCE), Ok(None));
     assert_eq!((&stream).read(&mut [0; 8]).expect("an end"), 0);
-    // Bytes are counted once they are passed on, so the client may have them before.
+    // Bytes are counted after they are forwarded, so the client may see them before.
     eventually(|| proxy.counters().bytes_to_client == 5);
     let counters = proxy.counters();
     assert_eq!((counters.connections, counters.bytes_to_server, counters.hits()), (1, 5, 0));
@@ -326,7 +327,7 @@ fn a_server_that_breaks_off_is_passed_on() {
     let stream = connect(&proxy);
     say(&stream, "hello");
     let (server, _) = listener.accept().expect("a connection");
-    // Closed with something unread: the kernel resets.
+    // Closed with unread bytes: the kernel sends a reset.
     server.peek(&mut [0; 1]).expect("something");
     drop(server);
     hear_reset(&stream);

@@ -1,4 +1,4 @@
-//! A clock of its own for one server, by `libfaketime`.
+//! A separate clock for one server, by `libfaketime`.
 
 use super::faults::Unsupported;
 use super::program::Clock;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// The wall clock a server sees. Its monotonic clock stays true: faked too, its own timers would
-/// hang after a jump back, which is another fault.
+/// The wall clock that a server sees. Its monotonic clock stays true: if that were faked too, the
+/// server's own timers would hang after a jump back, which is a different fault.
 #[derive(Debug)]
 pub(crate) struct FakeClock {
     file: PathBuf,
@@ -32,8 +32,8 @@ impl State {
         self.offset + self.started.elapsed().as_secs_f64() * (self.rate - 1.0)
     }
 
-    /// The library counts a rate from the start of the process, so that a change of it alone would
-    /// be a jump.
+    /// The library counts a rate from the start of the process, so changing only the rate would
+    /// make the clock jump.
     fn set(&mut self, ahead: f64, rate: f64) {
         self.offset = ahead - self.started.elapsed().as_secs_f64() * (rate - 1.0);
         self.rate = rate;
@@ -67,7 +67,7 @@ impl FakeClock {
         Ok(clock)
     }
 
-    /// The command with the library in front. Only the server itself gets it.
+    /// The command with the library preloaded. Only the server itself gets it.
     pub(crate) fn wrap(&self, words: Vec<OsString>) -> Vec<OsString> {
         let variable = |name: &str, value: &OsString| {
             let mut both = OsString::from(name);
@@ -86,7 +86,7 @@ impl FakeClock {
         all
     }
 
-    /// A new process counts its rate from now on; how far ahead it is stays.
+    /// A new process counts its rate from now on; its current offset is kept.
     pub(crate) fn started(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (ahead, rate) = (state.ahead(), state.rate);
@@ -105,7 +105,7 @@ impl FakeClock {
     fn change(&self, change: impl FnOnce(&mut State)) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
-        // Renamed into place: the server reads it at every look at its clock.
+        // Renamed into place: the server reads the file every time it reads its clock.
         let new = self.file.with_extension("new");
         let rate = if (state.rate - 1.0).abs() > 1e-9 {
             format!(" x{}", state.rate)

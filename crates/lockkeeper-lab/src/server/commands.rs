@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Starts one of each kind, all at once.
+/// Starts one server of each kind, in parallel.
 fn one_of_each(lab: &Lab) -> Result<Vec<(Kind, Server)>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = Kind::ALL
@@ -19,7 +19,7 @@ fn one_of_each(lab: &Lab) -> Result<Vec<(Kind, Server)>> {
     })
 }
 
-/// Starts one of each kind, says where they are, and waits for Ctrl-C, TERM or the end of input.
+/// Starts one of each kind, prints their URLs, and waits for Ctrl-C, TERM or the end of input.
 ///
 /// # Errors
 /// When one does not start.

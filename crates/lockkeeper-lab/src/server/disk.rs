@@ -1,4 +1,4 @@
-//! A disk of its own for one server, to be filled or to hang.
+//! A separate disk for one server, which can be filled or made to hang.
 
 use super::faults::Unsupported;
 use super::kind::REQUIRE;
@@ -9,19 +9,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Room for the logs that etcd and ZooKeeper allocate ahead. The image is sparse.
+/// Room for the logs that etcd and ZooKeeper preallocate. The image is sparse.
 const IMAGE: u64 = 512 << 20;
 
 /// A file system mounted over the data folder.
 #[derive(Debug)]
 pub(crate) struct Disk {
     mount: PathBuf,
-    /// Where the file system is kept, unless it is in memory.
+    /// The image file of the file system, unless it is in memory.
     image: Option<PathBuf>,
 }
 
 impl Disk {
-    /// In memory, of so many bytes: to be filled.
+    /// In memory, with this many bytes: it can be filled.
     pub(crate) fn mount(folder: &Path, bytes: u64) -> Result<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o"]).arg(format!("size={bytes},mode=0700"));
@@ -29,16 +29,16 @@ impl Disk {
         Ok(Self { mount: folder.to_owned(), image: None })
     }
 
-    /// In the file `image`: to hang. A file system in memory cannot be frozen.
+    /// In the file `image`: it can hang. A file system in memory cannot be frozen.
     pub(crate) fn mount_image(folder: &Path, image: &Path) -> Result<Self> {
         const WHAT: &str = "a disk that can hang";
         File::create(image)?.set_len(IMAGE)?;
-        // Without a journal: what is written at once is what the server itself writes.
+        // Without a journal, so that only the server's own writes reach the disk.
         let mut make = Command::new("mkfs.ext4");
         make.args(["-q", "-F", "-m", "0", "-O", "^has_journal"]);
         run(make.args(["-E", "lazy_itable_init=1,root_owner=0:0"]).arg(image), WHAT)?;
         let mut mount = Command::new("mount");
-        // Without access times, so that who only reads does not write.
+        // Without access times, so that reading does not write.
         run(mount.args(["-o", "loop,noatime"]).arg(image).arg(folder), WHAT)?;
         let disk = Self { mount: folder.to_owned(), image: Some(image.to_owned()) };
         // Some servers insist on an empty folder.
@@ -46,7 +46,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Whoever writes waits from now on, and cannot even be killed.
+    /// From now on every writer blocks, and cannot even be killed.
     pub(crate) fn hang(&self) -> Result<()> {
         if self.image.is_none() {
             return Err(Unsupported::new("a disk in memory cannot hang").into());
@@ -58,7 +58,7 @@ impl Disk {
         run(Command::new("fsfreeze").arg("--unfreeze").arg(&self.mount), "a disk that can hang")
     }
 
-    /// As [`go_on`](Self::go_on), also where it does not hang.
+    /// As [`go_on`](Self::go_on), but also fine when the disk does not hang.
     pub(crate) fn go_on_if_it_hangs(&self) {
         if self.image.is_some() {
             let mut thaw = Command::new("fsfreeze");
@@ -68,7 +68,7 @@ impl Disk {
 
     pub(crate) fn fill(&self) -> Result<()> {
         let mut file = File::options().create(true).append(true).open(self.filler())?;
-        // Ever smaller pieces, so that nothing is left.
+        // Ever smaller pieces, so that no space is left.
         for size in [1 << 20, 1 << 12, 1] {
             let piece = vec![b'x'; size];
             loop {
@@ -93,7 +93,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Unmounted while it hangs it would stay for ever, out of reach.
+        // If it were unmounted while it hangs, it would stay for ever, out of reach.
         self.go_on_if_it_hangs();
         let _ = Command::new("umount").arg("-l").arg(&self.mount).stderr(Stdio::null()).status();
     }
@@ -117,9 +117,9 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Why a test that lets a disk hang is to be reported as ignored, if it is: for want of rights.
+/// Why a test that makes a disk hang must be reported as ignored: the missing rights, if any.
 ///
-/// `None` also for root where servers are required: the test then runs, and fails with the reason.
+/// `None` also for root if servers are required: the test then runs, and fails with the reason.
 #[must_use]
 pub fn cannot_hang() -> Option<Unsupported> {
     let required = std::env::var(REQUIRE).is_ok_and(|value| value == "1");

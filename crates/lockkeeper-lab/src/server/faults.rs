@@ -1,4 +1,4 @@
-//! Ways to break a server, and to mend it.
+//! Ways to break a server, and to repair it.
 
 use super::handle::Server;
 use super::ports::PortTaken;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// This fault is not possible with this server, or not here.
+/// This fault is not possible with this server, or not on this machine.
 #[derive(Debug)]
 pub struct Unsupported(String);
 
@@ -28,7 +28,7 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 impl Server {
-    /// Ends it at once, without a chance to write anything down.
+    /// Kills it, so that it cannot write anything more.
     ///
     /// # Errors
     /// When it is not running.
@@ -39,10 +39,10 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to end, and waits until it did.
+    /// Asks it to end, and waits until it has.
     ///
     /// # Errors
-    /// When it is not running or does not end; then it is killed.
+    /// When it is not running, or does not end; it is then killed.
     pub fn stop(&self) -> Result<()> {
         self.let_disk_go_on();
         let process = self.process().take();
@@ -52,7 +52,7 @@ impl Server {
             .with_context(|| format!("stopping {}", self.name()))
     }
 
-    /// Lets it stand still: its connections stay, and nothing is answered.
+    /// Pauses it: its connections stay open, and nothing is answered.
     ///
     /// # Errors
     /// When it is not running.
@@ -64,7 +64,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets it go on after a pause.
+    /// Resumes it after a pause.
     ///
     /// # Errors
     /// When it is not running.
@@ -76,7 +76,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts it again on the same port with the data it has, stopping it first if it runs.
+    /// Starts it again on the same port with its data; stops it first if it runs.
     ///
     /// # Errors
     /// As at the first start.
@@ -87,8 +87,8 @@ impl Server {
         self.come_back()
     }
 
-    /// As [`restart`](Self::restart), without waiting: a member of a group that has lost its
-    /// majority does not answer by itself.
+    /// As [`restart`](Self::restart), without waiting: a member of a group without a majority does
+    /// not answer.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -99,7 +99,7 @@ impl Server {
         self.start_process()
     }
 
-    /// Starts it again on the same port with nothing in it, killing it first if it runs.
+    /// Starts it again on the same port without data; kills it first if it runs.
     ///
     /// # Errors
     /// As at the first start.
@@ -111,18 +111,18 @@ impl Server {
         self.come_back()
     }
 
-    /// Keeps a copy of its data as it is now, for [`restart_as_kept`](Self::restart_as_kept).
+    /// Copies its data as it is now, for [`restart_as_kept`](Self::restart_as_kept).
     ///
     /// # Errors
     /// [`Unsupported`] if it is not Redis, whose files can be copied while it writes.
     pub fn keep_copy(&self) -> Result<()> {
-        // One that is not durable has nothing on the disk yet.
+        // A server that is not durable has nothing on the disk yet.
         self.redis()?.ask(&["SAVE"])?;
         self.place.copy_data()
     }
 
-    /// Kills it if it runs, and starts it again on the same port with the data of the copy: what
-    /// it was told since is lost, what it was told to forget is there again.
+    /// Kills it if it runs, and starts it again on the same port with the copied data: later writes
+    /// are lost, and later deletions undone.
     ///
     /// # Errors
     /// As at the first start; when there is no copy.
@@ -134,7 +134,7 @@ impl Server {
         self.come_back()
     }
 
-    /// Sets its clock so far ahead of the true one.
+    /// Sets its clock ahead of the true one.
     ///
     /// # Errors
     /// [`Unsupported`] unless it was started with a [clock](super::Plan::clock) of its own.
@@ -142,7 +142,7 @@ impl Server {
         self.fake_clock()?.jump_to(by.as_secs_f64())
     }
 
-    /// Sets its clock so far behind the true one.
+    /// Sets its clock behind the true one.
     ///
     /// # Errors
     /// As [`set_clock_ahead`](Self::set_clock_ahead).
@@ -150,7 +150,7 @@ impl Server {
         self.fake_clock()?.jump_to(-by.as_secs_f64())
     }
 
-    /// Lets its clock run so many times as fast as the true one, from where it is.
+    /// Lets its clock run at `rate` times the true speed, from its current time.
     ///
     /// # Errors
     /// As [`set_clock_ahead`](Self::set_clock_ahead).
@@ -158,7 +158,7 @@ impl Server {
         self.fake_clock()?.run_at(rate)
     }
 
-    /// Fills the disk its data is on.
+    /// Fills the disk that its data is on.
     ///
     /// # Errors
     /// [`Unsupported`] unless it was started on a [disk](super::Plan::disk) of its own.
@@ -166,7 +166,7 @@ impl Server {
         self.own_disk()?.fill()
     }
 
-    /// Makes room again.
+    /// Frees the disk again.
     ///
     /// # Errors
     /// As [`fill_disk`](Self::fill_disk).
@@ -174,8 +174,8 @@ impl Server {
         self.own_disk()?.free()
     }
 
-    /// Lets its disk hang: whatever it writes, it waits for. It goes on answering what it can from
-    /// memory. Killing or stopping it lets the disk go on first: nothing ends that waits for one.
+    /// Makes its disk hang: every write blocks. The server still answers what it can from memory.
+    /// Killing or stopping it resumes the disk first: a process that waits for the disk cannot end.
     ///
     /// # Errors
     /// [`Unsupported`] unless it was started on a disk that can [hang](super::Plan::hanging_disk).
@@ -183,7 +183,7 @@ impl Server {
         self.own_disk()?.hang()
     }
 
-    /// Lets its disk go on.
+    /// Resumes its disk.
     ///
     /// # Errors
     /// As [`hang_disk`](Self::hang_disk), and when it does not hang.
@@ -195,8 +195,8 @@ impl Server {
         self.disk.iter().for_each(super::disk::Disk::go_on_if_it_hangs);
     }
 
-    /// Gives it so much memory, zero for no limit; beyond that, `policy` says what goes:
-    /// `noeviction` refuses writes, `allkeys-lru` and others forget keys.
+    /// Limits its memory; zero means no limit. `policy` says what happens at the limit:
+    /// `noeviction` refuses writes, `allkeys-lru` and others evict keys.
     ///
     /// # Errors
     /// [`Unsupported`] if it is not Redis.
@@ -207,7 +207,7 @@ impl Server {
         Ok(())
     }
 
-    /// A connection for commands, where it is Redis.
+    /// A connection for commands, if it is Redis.
     ///
     /// # Errors
     /// [`Unsupported`] if it is not Redis, or when it does not answer.
@@ -218,7 +218,7 @@ impl Server {
         }
     }
 
-    /// Its port is its name: another may have it for a moment, and then one waits.
+    /// It must keep its port: if another process has the port for a moment, this retries.
     fn come_back(&self) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(10);
         loop {

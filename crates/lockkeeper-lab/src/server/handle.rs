@@ -12,12 +12,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How much of a log is shown.
+/// How many lines of a log are shown.
 const TAIL: usize = 30;
 
-/// A server of its own, which can be broken and mended; gone when dropped.
+/// A running server, which can be broken and repaired; it ends when dropped.
 ///
-/// While a test panics, dropping it prints the end of its log.
+/// If it is dropped during a panic, it prints the end of its log.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) program: Box<dyn Program>,
@@ -44,13 +44,13 @@ impl Server {
         Ok(server)
     }
 
-    /// What program it is, in a word.
+    /// The program's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.program.name()
     }
 
-    /// The URL of it as a store.
+    /// Its URL as a store.
     #[must_use]
     pub fn url(&self) -> String {
         self.program.url(&self.place)
@@ -68,7 +68,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// Where it lives.
+    /// Its folder, ports and user.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
@@ -86,17 +86,17 @@ impl Server {
         self.process().as_ref().and_then(|process| process.pid().as_raw().try_into().ok())
     }
 
-    /// All it ever wrote to its log.
+    /// Its whole log.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = std::fs::read(log_of(self.folder())).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Asks it one question of its protocol.
+    /// Sends it one request of its protocol.
     ///
     /// # Errors
-    /// When there is no answer within a second or so, or not the one of a server that is ready.
+    /// When there is no answer within a second or so, or not the answer of a server that is ready.
     pub fn answers(&self) -> Result<()> {
         let process = self.process();
         let Some(process) = &*process else { bail!("{} is not running", self.name()) };
@@ -110,7 +110,7 @@ impl Server {
     /// Waits until it answers.
     ///
     /// # Errors
-    /// When it ends instead, or takes a minute; then with the end of its log.
+    /// When it ends instead, or takes a minute; the error contains the end of its log.
     pub fn await_answer(&self) -> Result<()> {
         let begin = Instant::now();
         let mut looked_at_log = begin;
@@ -122,7 +122,8 @@ impl Server {
             };
             if ended.is_some() || looked_at_log.elapsed() > Duration::from_secs(1) {
                 looked_at_log = Instant::now();
-                // Some do not end over it but try again, for as long as one would wait.
+                // Some servers do not exit when the port is taken, but retry for longer than we
+                // want to wait.
                 if self.since_start().to_lowercase().contains("address already in use") {
                     return Err(PortTaken(self.name().to_owned()).into());
                 }
@@ -163,7 +164,7 @@ impl Server {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it wrote since it was started last.
+    /// Its log since the last start.
     fn since_start(&self) -> String {
         let mark = std::fs::read_to_string(self.folder().join("log-mark")).unwrap_or_default();
         let log = self.log();
@@ -191,7 +192,7 @@ impl Drop for Server {
         self.let_disk_go_on();
         *self.process() = None;
         self.disk = None;
-        // The warden would do it at the end; a long run should not fill the disk until then.
+        // The warden would remove it at the end; a long run should not fill the disk until then.
         let _ = std::fs::remove_dir_all(self.folder());
     }
 }

@@ -1,4 +1,4 @@
-//! The folder everything of a lab is in, and the warden that clears it away.
+//! The folder that contains everything of a lab, and the warden that removes it.
 
 use super::ports::Ports;
 use super::template::Templates;
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Blocks on a pipe whose other end only this process has.
+/// Blocks on a pipe whose other end only this process has open.
 ///
-/// The alternatives: a parent-death signal comes when the thread that started a server ends, which
-/// in tests is soon; and a destructor does not run when the process is killed.
+/// Rejected: a parent-death signal comes when the thread that started a server ends, which in tests
+/// is soon; and a destructor does not run when the process is killed.
 const WARDEN: &str = include_str!("warden.sh");
 
 #[derive(Debug)]
 pub(crate) struct Home {
     root: PathBuf,
     warden: Child,
-    /// `None` only while this is dropped.
+    /// `None` only during drop.
     pipe: Option<ChildStdin>,
     folders: AtomicU32,
     pub(crate) ports: Ports,
@@ -30,7 +30,7 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn open() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("lockkeeper-lab-").tempdir()?;
-        // Databases run under another user and must get through, to what is theirs.
+        // Databases run as another user and must be able to reach their own folders.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         std::fs::write(folder.path().join("open"), "")?;
         let mut warden = Command::new("/bin/sh")
@@ -58,7 +58,7 @@ impl Home {
         &self.root
     }
 
-    /// While this file is there, servers may be started.
+    /// While this file exists, servers may be started.
     pub(crate) fn marker(&self) -> PathBuf {
         self.root.join("open")
     }

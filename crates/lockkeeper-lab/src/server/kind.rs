@@ -1,9 +1,9 @@
-//! The kinds of servers, and whether this machine has them.
+//! The kinds of servers, and whether they are installed on this machine.
 
 use super::tool::{self, Tool};
 use std::fmt;
 
-/// Set by `cargo xtask test`: a server that is not there is then a failure.
+/// Set by `cargo xtask test`: a missing server is then a failure.
 pub const REQUIRE: &str = "LOCKKEEPER_REQUIRE_SERVERS";
 
 /// A server the lab can start.
@@ -43,19 +43,19 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Redis, Self::ZooKeeper, Self::Postgres, Self::MariaDb, Self::Memcached, Self::Etcd];
 
-    /// Its name in a word, which is also the scheme of its URLs.
+    /// Its name, which is also the scheme of its URLs.
     #[must_use]
     pub fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// The port that it has unless told otherwise.
+    /// Its default port.
     #[must_use]
     pub fn usual_port(self) -> u16 {
         self.row().port
     }
 
-    /// The environment variable that holds the URL of one that is shared by a whole test run.
+    /// The environment variable with the URL of a server that a whole test run shares.
     #[must_use]
     pub fn variable(self) -> &'static str {
         self.row().variable
@@ -108,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// Whether it can be started here.
+    /// Whether it can be started on this machine.
     ///
     /// # Errors
     /// Says what is not installed, and how to install it.
@@ -135,9 +135,9 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Why a test that needs these is to be reported as ignored, if it is.
+/// Why a test that needs these servers must be reported as ignored, if so.
 ///
-/// `None` also where servers are required: the test then runs, and fails with the reason.
+/// `None` also if servers are required: the test then runs, and fails with the reason.
 #[must_use]
 pub fn missing(kinds: &[Kind]) -> Option<Missing> {
     if std::env::var(REQUIRE).is_ok_and(|value| value == "1") {

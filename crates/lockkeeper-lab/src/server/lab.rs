@@ -1,4 +1,4 @@
-//! A place for servers.
+//! Starts servers.
 
 use super::home::Home;
 use super::plan::Plan;
@@ -15,19 +15,19 @@ use anyhow::Result;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Starts servers. They are gone when they are dropped, and at the latest when this process is,
+/// Starts servers. A server ends when it is dropped, and at the latest when this process ends,
 /// however it ends.
 #[derive(Debug)]
 pub struct Lab {
-    // Before the home: the shared servers end while there is one.
+    // Declared before `home`, because fields drop in this order: the shared servers need the home.
     shared: Shared,
     home: Arc<Home>,
 }
 
-/// What a server must be able to go through.
+/// Which faults a server must support.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fitness {
-    /// It keeps what it is told over a kill, where it can.
+    /// It keeps acknowledged writes over a kill, if it can.
     pub durable: bool,
     /// Its clock can be set.
     pub clock: bool,
@@ -36,7 +36,7 @@ pub struct Fitness {
 }
 
 impl Fitness {
-    /// The plan of such a server.
+    /// The plan of a server with these abilities.
     pub fn of<P: Program + Clone + 'static>(self, mut plan: Plan<P>) -> Plan<P> {
         if self.clock {
             plan = plan.clock();
@@ -49,21 +49,21 @@ impl Fitness {
 }
 
 impl Lab {
-    /// Makes the folder and the warden.
+    /// Creates the folder and starts the warden.
     ///
     /// # Errors
-    /// When there is no place for a folder.
+    /// When the folder cannot be created.
     pub fn open() -> Result<Self> {
         Ok(Self { shared: Shared::default(), home: Arc::new(Home::open()?) })
     }
 
-    /// The folder everything is in.
+    /// The folder that contains everything of this lab.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.home.root()
     }
 
-    /// Redis, on one server or several.
+    /// Redis, as one server or several.
     pub fn redis(&self) -> Plan<Redis> {
         self.plan(Redis::default())
     }
@@ -93,12 +93,12 @@ impl Lab {
         self.plan(Etcd::default())
     }
 
-    /// Any other program that the lab is told how to start.
+    /// Any other program, described by a [`Program`].
     pub fn plan<P: Program + Clone + 'static>(&self, program: P) -> Plan<P> {
         Plan::new(Arc::clone(&self.home), program)
     }
 
-    /// Starts one of a kind with its usual settings.
+    /// Starts one server of a kind with its default settings.
     ///
     /// # Errors
     /// As [`Plan::start`].
@@ -106,7 +106,7 @@ impl Lab {
         self.start_fit(kind, Fitness::default())
     }
 
-    /// Starts one of a kind that lends itself to faults.
+    /// Starts one server of a kind that supports these faults.
     ///
     /// # Errors
     /// As [`Plan::start`].
@@ -123,8 +123,8 @@ impl Lab {
         }
     }
 
-    /// The URL of one that many tests use, and none of them breaks: that of the whole run if there
-    /// is one, else one of this lab, started when it is first asked for.
+    /// The URL of a server that many tests use and no test breaks: the server of the whole run if
+    /// there is one, else one of this lab, started on first use.
     ///
     /// # Errors
     /// As [`Plan::start`].

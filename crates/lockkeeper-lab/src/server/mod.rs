@@ -1,7 +1,7 @@
 //! Real servers on demand, from the distribution's packages, and ways to break them.
 //!
-//! A [`Lab`] is a folder and a warden: a small process that ends every server and removes the folder
-//! when the lab is dropped, and also when its process is killed.
+//! A [`Lab`] is a folder and a warden: a small process that ends every server and removes the
+//! folder when the lab is dropped, and also when the lab's process is killed.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Where one server lives: its folder, its ports, its user.
+//! Where one server runs: its folder, its ports, its user.
 
 use super::home::Home;
 use super::process;
@@ -18,7 +18,7 @@ pub struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) ports: Vec<u16>,
-    /// `None` where it runs as whoever we are.
+    /// `None` to run as the current user.
     pub(crate) user: Option<User>,
 }
 
@@ -29,7 +29,7 @@ impl Place {
         &self.folder
     }
 
-    /// The folder of its data, in which it may write.
+    /// The folder of its data, which it may write to.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
@@ -47,7 +47,7 @@ impl Place {
         self.ports[0]
     }
 
-    /// A folder inside its own that its user may write in.
+    /// Gives a folder inside its own to the user it runs as.
     pub(crate) fn own(&self, folder: &Path) -> Result<()> {
         if let Some(user) = &self.user {
             chown(folder, Some(user.uid), Some(user.gid))
@@ -56,7 +56,7 @@ impl Place {
         Ok(())
     }
 
-    /// Makes the data folder if it is not there.
+    /// Creates the data folder if it does not exist.
     pub(crate) fn make_data(&self) -> Result<()> {
         std::fs::create_dir_all(&self.data)
             .with_context(|| format!("cannot make the folder {}", self.data.display()))?;
@@ -64,7 +64,7 @@ impl Place {
         self.own(&self.data)
     }
 
-    /// Leaves the data folder itself: it may be a mount or the caller's.
+    /// Keeps the data folder itself: it may be a mount point or belong to the caller.
     pub(crate) fn empty_data(&self) -> Result<()> {
         for entry in std::fs::read_dir(&self.data)? {
             let entry = entry?;
@@ -77,7 +77,7 @@ impl Place {
         Ok(())
     }
 
-    /// Copies the data to a folder beside it, in place of an earlier copy.
+    /// Copies the data to a folder beside it; replaces an earlier copy.
     pub(crate) fn copy_data(&self) -> Result<()> {
         let copy = self.copy();
         if copy.exists() {
@@ -86,7 +86,7 @@ impl Place {
         copy_folder(&self.data, &copy)
     }
 
-    /// Puts the copy in place of the data, which must be empty.
+    /// Copies the copy back to the data folder, which must be empty.
     pub(crate) fn restore_data(&self) -> Result<()> {
         copy_folder(&self.copy(), &self.data).context("there is no copy of the data")
     }
@@ -95,7 +95,7 @@ impl Place {
         self.folder.join("copy")
     }
 
-    /// The command as its user. `setpriv` becomes the command, so that the process id stays.
+    /// The command, run as its user. `setpriv` execs the command, so the process id stays the same.
     pub(crate) fn as_user(&self, words: Vec<OsString>) -> Result<Vec<OsString>> {
         let Some(user) = &self.user else {
             return Ok(words);
@@ -131,7 +131,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The user for a program that refuses to be root: its own, or nobody.
+/// The user for a program that refuses to run as root: its own, or nobody.
 pub(crate) fn user_instead_of_root(name: &str) -> Result<Option<User>> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -144,7 +144,7 @@ pub(crate) fn user_instead_of_root(name: &str) -> Result<Option<User>> {
     anyhow::bail!("neither {name} nor nobody is a user here, and as root it does not run")
 }
 
-/// A command line of things that are words.
+/// A command line from anything that converts to a word.
 macro_rules! words {
     ($($word:expr),* $(,)?) => { vec![$(::std::ffi::OsString::from($word)),*] };
 }

@@ -1,4 +1,4 @@
-//! A server that is about to be started.
+//! The configuration of a server before it is started.
 
 use super::disk::Disk;
 use super::handle::Server;
@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A disk of its own: of so many bytes, or one that can hang.
+/// A separate disk: with this many bytes, or one that can hang.
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
     Of(u64),
     Hanging,
 }
 
-/// What to start, and how. Every program has its own settings beside these.
+/// What to start, and how. Every program also has its own settings.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is started before `start`"]
 pub struct Plan<P> {
@@ -32,25 +32,25 @@ impl<P: Program + Clone + 'static> Plan<P> {
         Self { home, program, clock: false, disk: None, data: None }
     }
 
-    /// Gives it a clock of its own, for [`Server::set_clock_ahead`] and the like.
+    /// Gives it a separate clock, for [`Server::set_clock_ahead`] and the like.
     pub fn clock(mut self) -> Self {
         self.clock = true;
         self
     }
 
-    /// Puts its data on a disk of so many bytes, for [`Server::fill_disk`]. Takes root.
+    /// Puts its data on a disk of this many bytes, for [`Server::fill_disk`]. Needs root.
     pub fn disk(mut self, bytes: u64) -> Self {
         self.disk = Some(Wanted::Of(bytes));
         self
     }
 
-    /// Puts its data on a disk that can hang, for [`Server::hang_disk`]. Takes root.
+    /// Puts its data on a disk that can hang, for [`Server::hang_disk`]. Needs root.
     pub fn hanging_disk(mut self) -> Self {
         self.disk = Some(Wanted::Hanging);
         self
     }
 
-    /// Puts its data in this folder, which stays.
+    /// Puts its data in this folder, which is not removed.
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = Some(folder.into());
         self
@@ -59,13 +59,13 @@ impl<P: Program + Clone + 'static> Plan<P> {
     /// Starts it and waits until it answers.
     ///
     /// # Errors
-    /// When it is not installed or does not start; then with the end of its log.
+    /// When it is not installed or does not start; the error then contains the end of its log.
     pub fn start(self) -> Result<Server> {
         let count = self.program.ports();
         self.home.clone().ports.on_free(count, |ports| self.start_on(ports))
     }
 
-    /// Starts it on just these ports, as many as the program needs.
+    /// Starts it on exactly these ports, as many as the program needs.
     ///
     /// # Errors
     /// As [`start`](Self::start), and [`PortTaken`](super::PortTaken).
@@ -75,7 +75,7 @@ impl<P: Program + Clone + 'static> Plan<P> {
         Ok(server)
     }
 
-    /// Starts several that know nothing of each other, all at once.
+    /// Starts several independent servers, in parallel.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -87,7 +87,7 @@ impl<P: Program + Clone + 'static> Plan<P> {
         })
     }
 
-    /// Starts it without waiting: members of a group answer only together.
+    /// Starts it without waiting: members of a group answer only once the others run.
     pub(crate) fn launch(&self, ports: &[u16]) -> Result<Server> {
         let folder = self.home.new_folder(self.program.name())?;
         let data = self.data.clone().unwrap_or_else(|| folder.join("data"));

@@ -1,4 +1,4 @@
-//! Ports nobody has, as far as one can know.
+//! Free ports, as far as that can be known.
 
 use anyhow::{Result, bail};
 use nix::unistd::Pid;
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 const ATTEMPTS: usize = 5;
 const LOWEST: u16 = 10_240;
 
-/// Someone else took a port between its choice and its use.
+/// Another process took a port between its choice and its use.
 #[derive(Debug)]
 pub struct PortTaken(pub(crate) String);
 
@@ -23,16 +23,16 @@ impl fmt::Display for PortTaken {
 
 impl std::error::Error for PortTaken {}
 
-/// The ports a lab gave out.
+/// The ports that a lab has given out.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     given: Mutex<HashSet<u16>>,
 }
 
 impl Ports {
-    /// Picks below the range that outgoing connections use, not with port 0: a server that is down
-    /// must find its port again, and a client that keeps trying to reach it could be given that
-    /// very port to connect from.
+    /// Picks below the ephemeral port range instead of using port 0: a server that is down must get
+    /// its port back, and a client that keeps trying to connect to it could be given that very port
+    /// as its source port.
     pub(crate) fn pick(&self, count: usize) -> Result<Vec<u16>> {
         let mut picked = Vec::new();
         let highest = lowest_outgoing().max(LOWEST + 1024);
@@ -51,7 +51,7 @@ impl Ports {
         bail!("there are no free ports between {LOWEST} and {highest}")
     }
 
-    /// Tries on other ports for as long as they turn out to be taken.
+    /// Retries on other ports as long as the chosen ones turn out to be taken.
     pub(crate) fn on_free<T>(
         &self,
         count: usize,
@@ -78,8 +78,8 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Whether this process listens on the port. An answer alone does not tell: it could come from
-/// somebody else's server, while ours is just failing because the port is taken.
+/// Whether this process listens on the port. An answer alone does not prove it: another server
+/// could have answered, while ours is failing because the port is taken.
 pub(crate) fn listens(pid: Pid, port: u16) -> bool {
     let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;

@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const LAUNCH: &str = include_str!("launch.sh");
-/// What a test may be wary of waiting for, and what a busy machine needs.
+/// Long enough for a busy machine, and the longest that a test should wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const GLANCE: Duration = Duration::from_millis(10);
 
@@ -24,12 +24,12 @@ pub(crate) struct Process {
     child: Child,
     pid: Pid,
     pid_file: PathBuf,
-    /// The warden, and with it the folder, stays while the process does.
+    /// Keeps the warden, and with it the folder, as long as the process.
     _home: Arc<Home>,
 }
 
 impl Process {
-    /// Starts a command in a folder, where it also writes its log.
+    /// Starts a command in a folder; its log goes there too.
     pub(crate) fn launch(home: &Arc<Home>, folder: &Path, words: &[OsString]) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log_of(folder))?;
         let pid_file = folder.join("pid");
@@ -39,7 +39,7 @@ impl Process {
             .arg(home.marker())
             .args(words)
             .current_dir(folder)
-            // Nothing of the caller's environment changes what a server does.
+            // The caller's environment must not change what a server does.
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", folder)
@@ -71,7 +71,7 @@ impl Process {
         thaw(self.pid);
     }
 
-    /// Ends it and its children at once.
+    /// Kills it and its children.
     pub(crate) fn kill(&mut self) {
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let all = freeze(self.pid);
@@ -79,7 +79,7 @@ impl Process {
                 signal(*pid, Signal::SIGKILL);
             }
             let _ = self.child.wait();
-            // They are init's now, and use data and ports until they are gone.
+            // They are init's children now, and use data and ports until they are gone.
             let end = Instant::now() + PATIENCE;
             while all.iter().any(|pid| state(*pid).is_some()) && Instant::now() < end {
                 sleep(Duration::from_millis(1));
@@ -88,7 +88,7 @@ impl Process {
         let _ = std::fs::remove_file(&self.pid_file);
     }
 
-    /// Asks it to end, and waits until it did.
+    /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self, by: Signal) -> Result<()> {
         self.resume();
         signal(self.pid, by);
@@ -96,7 +96,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for an end of its own.
+    /// Waits for it to end by itself.
     pub(crate) fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let end = Instant::now() + patience;
         loop {
@@ -122,7 +122,7 @@ pub(crate) fn log_of(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// Runs a command that prepares something, under the warden's eyes like a server.
+/// Runs a command that prepares something; the warden watches it like a server.
 pub(crate) fn run(home: &Arc<Home>, folder: &Path, words: &[OsString]) -> Result<()> {
     let status = Process::launch(home, folder, words)?.wait(PATIENCE)?;
     if !status.success() {
@@ -132,7 +132,7 @@ pub(crate) fn run(home: &Arc<Home>, folder: &Path, words: &[OsString]) -> Result
     Ok(())
 }
 
-/// Stops a process and then its children, and so on: none can be born unseen.
+/// Stops a process and then its children, recursively: so no child can be forked unseen.
 fn freeze(pid: Pid) -> Vec<Pid> {
     signal(pid, Signal::SIGSTOP);
     let end = Instant::now() + Duration::from_secs(1);
@@ -165,7 +165,7 @@ fn children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// The letter the kernel has for what it does; `None` when it does nothing any more.
+/// The kernel's letter for the process state; `None` if the process has ended.
 fn state(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next().filter(|state| !['Z', 'X'].contains(state))
@@ -173,7 +173,7 @@ fn state(pid: Pid) -> Option<char> {
 
 fn signal(pid: Pid, signal: Signal) {
     match kill(pid, signal) {
-        // It may end whenever it likes.
+        // The process may end at any time.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => eprintln!("cannot send {signal} to {pid}: {error}"),
     }

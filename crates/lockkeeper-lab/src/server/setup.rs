@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Keeps the packages from starting services and from making a database of their own; both files
-/// are gone afterwards, also when it fails.
+/// Keeps the packages from starting services and from creating their own database; removes both of
+/// its files afterwards, also on failure.
 const INSTALL: &str = include_str!("install.sh");
 
-/// Finds what is missing and installs it; says so in one line when nothing is.
+/// Installs what is missing; prints one line if nothing is.
 ///
 /// # Errors
-/// When it may not install, or does not know how to here: then with the command, or the packages.
+/// When it may not install, or does not know how to on this system: the error then contains the
+/// command, or the packages.
 pub fn setup() -> Result<()> {
     let absent = absent();
     if absent.is_empty() {
@@ -63,7 +64,7 @@ fn absent() -> Vec<Tool> {
 fn is_absent(tool: &Tool) -> bool {
     match tool.find() {
         None => true,
-        // Debian's comes without what environments are made with.
+        // Debian's Python comes without the module that creates environments.
         Some(python) if *tool == PYTHON => {
             let asked = Command::new(python)
                 .args(["-c", "import ensurepip, venv"])

@@ -1,4 +1,4 @@
-//! Data folders that are made once and copied after.
+//! Data folders that are created once and then copied.
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// The folder of this name. Who comes first makes it; the others of the name wait.
+    /// The folder of this name. The first caller creates it; other callers for the same name wait.
     pub(crate) fn get(
         &self,
         name: &'static str,
@@ -33,7 +33,7 @@ impl Templates {
     }
 }
 
-/// Copies what is in a folder into another, owners and all.
+/// Copies the contents of a folder into another, with their owners.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let output = Command::new("cp")
         .args(["--archive", "--reflink=auto"])

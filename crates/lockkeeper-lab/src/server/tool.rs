@@ -1,15 +1,16 @@
-//! What the packages bring, and where it is found.
+//! The files that the packages install, and where they are found.
 
 use std::path::{Path, PathBuf};
 
-/// A file that a package brings.
+/// A file that a package installs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
     /// Its name.
     pub file: &'static str,
-    /// The Debian package that has it.
+    /// The Debian package that contains it.
     pub package: &'static str,
-    /// Where it is if not on the `PATH`. One part may be `*`; of several, the last by number counts.
+    /// Folders to search before the `PATH`. One part may be `*`; of several matches, the highest
+    /// number counts.
     pub places: &'static [&'static str],
 }
 
@@ -22,7 +23,7 @@ const POSTGRES_HOMES: &[&str] = &["/usr/lib/postgresql/*/bin", "/usr/bin"];
 
 pub(crate) const REDIS: Tool = tool("redis-server", "redis-server", SYSTEM);
 pub(crate) const JAVA: Tool = tool("java", "default-jre-headless", SYSTEM);
-/// The jars alone: the `zookeeper` package would add a desktop's worth of Java.
+/// Only the jars: the `zookeeper` package would add a desktop's worth of Java.
 pub(crate) const ZOOKEEPER: Tool =
     tool("zookeeper.jar", "libzookeeper-java", &["/usr/share/java", "/usr/share/zookeeper"]);
 pub(crate) const INITDB: Tool = tool("initdb", "postgresql", POSTGRES_HOMES);
@@ -42,21 +43,21 @@ pub(crate) const FAKETIME: Tool = tool(
     &["/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/lib64/faketime"],
 );
 
-// What other libraries are installed with and run by, found as a user's own would be.
+// Used to install and run other libraries; found on the `PATH`, like a user's own tools.
 pub(crate) const PYTHON: Tool = tool("python3", "python3-venv", &[]);
 pub(crate) const NODE: Tool = tool("node", "nodejs", &[]);
 pub(crate) const NPM: Tool = tool("npm", "npm", &[]);
 pub(crate) const JAVAC: Tool = tool("javac", "default-jdk-headless", &[]);
 pub(crate) const MAVEN: Tool = tool("mvn", "maven", &[]);
 
-/// Needed by some tests, whatever the kind of server.
+/// Needed by some tests, for every kind of server.
 pub(crate) const EXTRAS: &[Tool] = &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL];
-/// Needed to try other libraries.
+/// Needed to test other libraries.
 pub(crate) const LANGUAGES: &[Tool] = &[PYTHON, NODE, NPM, JAVAC, MAVEN];
 
 impl Tool {
-    /// Where it is. The places come before the `PATH`: a link there may lead to a program that
-    /// looks for its siblings beside itself.
+    /// Where it is. The places come before the `PATH`: a link on the `PATH` may lead to a program
+    /// that looks for its siblings beside itself.
     #[must_use]
     pub fn find(&self) -> Option<PathBuf> {
         let places = self.places.iter().flat_map(|place| expand(place));

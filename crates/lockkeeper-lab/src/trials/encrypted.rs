@@ -1,4 +1,4 @@
-//! What every store owes whose server encrypts.
+//! What every store must do when its server uses TLS.
 
 use crate::server::{Certificates, Server};
 use anyhow::{Context, Result, ensure};
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// The server's URL with these options.
+/// The server's URL with these options added.
 fn with(server: &Server, options: &str) -> String {
     let url = server.url();
     let joint = if url.contains('?') { '&' } else { '?' };
     format!("{url}{joint}{options}")
 }
 
-/// The keeper of who trusts the server, and shows what `more` says.
+/// A keeper that trusts the server's authority, with the options in `more`.
 async fn trusting(server: &Server, more: &str) -> lockkeeper::Result<Keeper> {
     let Certificates { authority, .. } = Certificates::in_folder(server.folder());
     let url = with(server, &format!("ca={}{more}", authority.display()));
     lockkeeper::connect(&url).await
 }
 
-/// Locks are taken and handed over on a server that encrypts.
+/// Locks are taken and handed over on a server that uses TLS.
 ///
 /// # Errors
 /// When they are not.
@@ -38,7 +38,8 @@ pub async fn is_reached(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Who trusts only the authority of `other` does not believe the server, and says what to do.
+/// A client that trusts only the authority of `other` refuses the server, and its error says what
+/// to do.
 ///
 /// # Errors
 /// When it does.
@@ -51,11 +52,11 @@ pub async fn is_refused_by_who_trusts(other: &Server, server: &Server) -> Result
     Ok(())
 }
 
-/// The server lets in who shows the certificate it asks for; nobody with none or one made for
-/// `other`, which ends in one of `kinds` and says what to do.
+/// The server accepts a client with the certificate it asks for. It refuses a client without one,
+/// or with one made for `other`; the error is one of `kinds` and says what to do.
 ///
 /// # Errors
-/// When it does not, or lets them in.
+/// When the server refuses the first, or accepts one of the others.
 pub async fn asks_for_a_certificate(
     server: &Server,
     other: &Server,

@@ -1,4 +1,4 @@
-//! A run as asked for on the command line, and how to ask for it again.
+//! A run as requested on the command line, and the command line that repeats it.
 
 use super::trial::Trial;
 use super::{HEALING, RunArguments, TOIL, TTL, breakable, recorder, url};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::time::Duration;
 
 impl RunArguments {
-    /// The store with its recipe.
+    /// The store's URL, with the recipe.
     pub(crate) fn store_url(&self, server: Option<&str>) -> Result<String> {
         let own = server.map(|server| {
             let session = self.server.and_then(breakable::session);
@@ -44,7 +44,7 @@ impl RunArguments {
         }
     }
 
-    /// The command line that makes the same choices again. A password is left out.
+    /// The command line that makes the same choices again. Leaves out a password.
     #[must_use]
     pub fn again(&self, seed: u64) -> String {
         let mut words = vec!["lab run".to_owned()];
@@ -77,7 +77,7 @@ pub(super) fn kind(word: &str) -> Result<Kind, String> {
     kind.ok_or_else(|| format!("the lab can start {}", known()))
 }
 
-/// As a shell takes it for one word.
+/// Quoted so that a shell reads it as one word.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

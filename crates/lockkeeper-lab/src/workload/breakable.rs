@@ -10,18 +10,18 @@ use std::time::Duration;
 
 const UNFIT: &str = "these servers cannot be broken this way: leave out the fault, or --members";
 
-/// A server that belongs to the run, or several. What is not written for one of them it cannot do. Each call returns when it is done: after a restart the server
-/// answers.
+/// A server, or several, that belong to the run. A fault that an implementation does not override
+/// is not supported. Each call returns when it is done: after a restart the server answers.
 pub trait Breakable: fmt::Debug + Send {
-    /// Ends it without warning.
+    /// Kills it.
     ///
     /// # Errors
-    /// When that fails; the run is then worthless and stops. So with all that follow.
+    /// When that fails; the run is then worthless and stops. The same holds for all that follow.
     fn kill(&mut self) -> Result<()> {
         bail!(UNFIT)
     }
 
-    /// Starts it again with what it had kept.
+    /// Starts it again with the data it had kept.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
@@ -29,7 +29,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Ends it, and starts it again with nothing.
+    /// Kills it, and starts it again without data.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
@@ -37,7 +37,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Keeps a copy of what it has now.
+    /// Copies its current data.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when its data cannot be copied.
@@ -45,7 +45,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Ends it, and starts it again with the copy.
+    /// Kills it, and starts it again with the copy.
     ///
     /// # Errors
     /// As [`keep_copy`](Self::keep_copy).
@@ -53,7 +53,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Stops it where it stands.
+    /// Pauses it.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
@@ -61,7 +61,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
@@ -69,7 +69,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Lets its disk hang: nothing is written, nothing fails.
+    /// Makes its disk hang: nothing is written, nothing fails.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when it is on a disk that cannot hang.
@@ -77,7 +77,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Lets its disk go on.
+    /// Resumes its disk.
     ///
     /// # Errors
     /// As [`kill`](Self::kill).
@@ -85,7 +85,7 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Puts its clock ahead of ours by so much; zero puts it right.
+    /// Sets its clock ahead of ours; zero sets it right.
     ///
     /// # Errors
     /// As [`kill`](Self::kill); also when its clock cannot be set.
@@ -94,15 +94,15 @@ pub trait Breakable: fmt::Debug + Send {
         bail!(UNFIT)
     }
 
-    /// Has another take over from the primary, which then follows.
+    /// Promotes a replica in place of the primary, which then follows it.
     ///
     /// # Errors
-    /// As [`kill`](Self::kill); also where there is none to take over.
+    /// As [`kill`](Self::kill); also when there is no replica to promote.
     fn fail_over(&mut self) -> Result<()> {
         bail!("a failover needs sentinels: --server redis --members 3")
     }
 
-    /// Has one of those who know where the primary is be wrong for a while.
+    /// Makes one of the sentinels name the wrong primary for a while.
     ///
     /// # Errors
     /// As [`fail_over`](Self::fail_over).
@@ -110,10 +110,10 @@ pub trait Breakable: fmt::Debug + Send {
         bail!("there is no sentinel: --server redis --members 3")
     }
 
-    /// Tells clients what is not so; whether there was anything to tell.
+    /// Sends clients forged messages; returns whether there was anything to forge.
     ///
     /// # Errors
-    /// As [`kill`](Self::kill); also where nobody but the server can tell clients anything.
+    /// As [`kill`](Self::kill); also when only the server can send clients messages.
     fn forge(&mut self, length: Duration) -> Result<bool> {
         let _ = length;
         bail!("messages can be forged at one Redis alone: --server redis")
@@ -166,8 +166,8 @@ impl Breakable for Server {
     }
 }
 
-/// Servers that vote. What is done is done to one of them, the next one each time. None can be
-/// started empty or with an old copy: a member that forgot its votes is no member.
+/// Servers that vote. Each fault is done to one of them, the next one each time. No member can be
+/// restarted empty or with an old copy: a member that forgot its votes breaks the protocol.
 #[derive(Debug)]
 struct Members {
     servers: Vec<Server>,
@@ -175,13 +175,13 @@ struct Members {
 }
 
 impl Members {
-    /// The next one, on which the damage is done.
+    /// The next member, which becomes the victim.
     fn next(&mut self) -> &Server {
         self.victim = (self.victim + 1) % self.servers.len();
         self.victim()
     }
 
-    /// The one on which it was done.
+    /// The current victim.
     fn victim(&self) -> &Server {
         &self.servers[self.victim]
     }
@@ -217,8 +217,8 @@ impl Breakable for Members {
     }
 }
 
-/// Starts a server that keeps what it is told over a kill, where it can, and that lends itself to
-/// these faults; as several members if more than one is asked for. Returns its URL too.
+/// Starts a server that keeps acknowledged writes over a kill, if it can, and that supports these
+/// faults; as a group if more than one member is requested. Also returns its URL.
 pub(crate) fn start(
     lab: &Lab,
     kind: Kind,
@@ -256,7 +256,7 @@ pub(crate) fn start(
     Ok((Box::new(server), url))
 }
 
-/// How long a session with it lasts in a run.
+/// The session timeout that a run uses with it.
 pub(crate) fn session(kind: Kind) -> Option<&'static str> {
     stores::of(kind)?.session
 }

@@ -1,4 +1,4 @@
-//! How the members of a run come to be.
+//! How the members of a run are started.
 
 use super::fault::{Fault, Needs};
 use super::member::Member;
@@ -14,14 +14,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Opens a store that is reached at these addresses.
+/// Opens a store through these addresses.
 pub(crate) type Open = Arc<dyn Fn(&[SocketAddr]) -> Arc<dyn Backend> + Send + Sync>;
 
-/// What the members are, and how they reach the store.
+/// The kind of members, and how they reach the store.
 pub(crate) enum Crew {
     /// Processes that open a URL.
     Processes { store: String },
-    /// Threads of this process, each with a store as it is opened for it.
+    /// Threads of this process, each with the store that `open` returns for it.
     Threads { hosts: Vec<SocketAddr>, framing: Framing, open: Open },
 }
 
@@ -32,7 +32,7 @@ impl Crew {
         Crew::Threads { hosts: Vec::new(), framing: Framing::Burst, open }
     }
 
-    /// The store without anything in between.
+    /// The store, reached directly without a proxy.
     pub(crate) async fn backend(&self) -> Result<Arc<dyn Backend>> {
         match self {
             Crew::Processes { store } => Ok(lockkeeper::open(store).await?),
@@ -40,7 +40,7 @@ impl Crew {
         }
     }
 
-    /// Says what to do instead where a fault is not possible.
+    /// Refuses a fault that is not possible, and says what to do instead.
     pub(crate) fn admits(&self, fault: Fault, has_server: bool) -> Result<()> {
         let word = fault.word();
         let threads = matches!(self, Crew::Threads { .. });
@@ -69,7 +69,7 @@ impl Crew {
         }
     }
 
-    /// Starts one; `networked` if its network is to be broken.
+    /// Starts a member; `networked` if faults will be injected into its network.
     pub(crate) fn start(&self, post: Post, folder: &Path, networked: bool) -> Result<Member> {
         let history = folder.join(format!("process-{}.jsonl", post.process));
         let seed = post.orders.seed ^ post.number;
@@ -86,7 +86,7 @@ impl Crew {
                     .args(post.words())
                     .arg("--history")
                     .arg(history)
-                    // Not among the arguments, which everyone on the machine can read.
+                    // Not an argument, because every user of the machine can read those.
                     .env(super::STORE_VARIABLE, store)
                     .stdin(Stdio::piped())
                     .spawn()

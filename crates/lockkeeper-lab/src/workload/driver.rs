@@ -1,4 +1,4 @@
-//! The course of a run: starts its members, breaks some of them, and collects what they wrote.
+//! The course of a run: starts its members, injects faults, and collects what they recorded.
 
 use super::breakable::Breakable;
 use super::crew::Crew;
@@ -25,12 +25,12 @@ use tokio::runtime::Runtime;
 
 /// What the driver calls itself in the history.
 const DRIVER: &str = "driver";
-/// What the server is called in the history: no process has this name, so it concerns all.
+/// The server's name in the history: no process has this name, so its faults affect all.
 const SERVER: &str = "server";
-/// How long a member that was told to stop may take.
+/// How long a member may take to stop after it was told to.
 const PARTING: Duration = Duration::from_secs(30);
 
-/// A run that is over.
+/// The result of a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Run {
@@ -38,13 +38,13 @@ pub struct Run {
     pub records: Vec<Record>,
     /// Where it was written.
     pub folder: PathBuf,
-    /// The choices can be repeated with this.
+    /// The seed that reproduces the choices.
     pub seed: u64,
-    /// Whether the store promises to grant in order.
+    /// Whether the store promises to grant in order of arrival.
     pub fair: bool,
-    /// How long a name of the run may be held by nobody while someone waits.
+    /// How long a name of the run may be free while someone waits for it.
     pub stalls: Stalls,
-    /// What could not be looked at, in a sentence each.
+    /// What could not be inspected, one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn run(
     driver.write_down_what_is_left(&runtime)?;
     let remarks = driver.remarks;
     let (records, folder) = (saved::load(&trial.out)?, trial.out.clone());
-    // With nothing but that every keeper and the store go on, and no release is lost.
+    // With these faults alone, every keeper and the store go on, and no release is lost.
     let harmless = !trial.faults.is_empty()
         && trial.faults.iter().all(|fault| matches!(fault, Fault::RuntimeEnd));
     let stalls = if harmless {
@@ -94,8 +94,8 @@ pub(crate) fn run(
     Ok(Run { records, folder, seed: trial.seed, fair: capability.fair, stalls, remarks })
 }
 
-/// A store that cannot be used is better learnt of now than from the silence of every process.
-/// Returns also how long the store keeps the claims of a keeper that is gone, whatever their ttl.
+/// Tries the store once: a clear error now is better than the silence of every process later. Also
+/// returns how long the store keeps the claims of a keeper that is gone, whatever their ttl.
 async fn try_out(crew: &Crew) -> Result<(Capability, Duration)> {
     let unusable = "the store cannot be used: is it running, and is its URL right?";
     let keeper = Keeper::new(crew.backend().await.context(unusable)?)?;
@@ -104,7 +104,7 @@ async fn try_out(crew: &Crew) -> Result<(Capability, Duration)> {
     let mut session = Duration::ZERO;
     if let Some(guard) = tried {
         if keeper.capability().session {
-            // A session need not be vouched for in full: at least half of it is.
+            // A guard need not report its whole session as valid, but reports at least half of it.
             session = 2 * guard.remaining();
         }
         guard.release().await.context(unusable)?;
@@ -148,7 +148,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// One fault after another, each while someone is at work under a lock.
+    /// Injects one fault after another, each while a member is at work under a lock.
     fn break_things(&mut self) -> Result<()> {
         let end = Instant::now() + self.trial.length;
         let kinds = &self.trial.faults;
@@ -162,7 +162,7 @@ impl Driver<'_> {
                 sleep(Duration::from_millis(100).min(self.trial.length));
                 continue;
             }
-            // Each once before any comes again: in a short run chance would leave some out.
+            // Each kind once before any is repeated: in a short run chance would leave some out.
             if undone.is_empty() {
                 undone.clone_from(kinds);
             }
@@ -198,8 +198,8 @@ impl Driver<'_> {
     fn strike(&mut self, victim: usize, kind: Fault, fault: u64) -> Result<()> {
         let process = self.members[victim].process.clone();
         let target = if kind.needs() == Needs::Server { SERVER } else { &process };
-        // The work goes on for as long as the fault: else it would be done before it is felt.
-        // But not while messages are forged: those are heard at hand-overs.
+        // The work lasts as long as the fault, else it would be done before the fault has an
+        // effect. Not so for forged messages: those take effect at hand-overs.
         let detains =
             matches!(kind.needs(), Needs::Network | Needs::Server) && kind != Fault::ForgedMessage;
         let detained = detains.then(|| self.resources.detain(&process));
@@ -249,7 +249,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// What the resources hold, and what is left in the store when every claim must be over.
+    /// Records what the resources hold, and which claims are left when every claim must be over.
     fn write_down_what_is_left(&mut self, runtime: &Runtime) -> Result<()> {
         for ((name, fenced), cell) in self.resources.tally() {
             let (acknowledged, present) = (cell.acknowledged, cell.value);

@@ -1,4 +1,4 @@
-//! What can be broken, and what it takes.
+//! What can be broken, and what that requires.
 
 use clap::ValueEnum;
 
@@ -50,7 +50,7 @@ pub enum Fault {
     ClockJump,
 }
 
-/// What must be there for a fault to be possible.
+/// What a fault requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Processes,
@@ -60,7 +60,7 @@ pub(crate) enum Needs {
 }
 
 impl Fault {
-    /// What it is called in a history and on the command line.
+    /// Its name in a history and on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! A store that a whole member can be kept from: what is blocked is not only the member's own thread
-//! but also that of its keeper, which renews in the background.
+//! A store that a whole member can be cut off from: this blocks not only the member's own thread
+//! but also the thread of its keeper, which renews in the background.
 
 use async_trait::async_trait;
 use lockkeeper::Result;
@@ -11,13 +11,13 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Closed while a member stands still. Whoever comes to it then is blocked, thread and all, as
-/// everything in a process that is paused: before a request leaves, and before its answer is seen.
+/// Closed while a member is stalled. A thread that reaches the closed gate is blocked, like
+/// everything in a paused process: before a request is sent, and before its answer is seen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<RwLock<()>>);
 
 impl Gate {
-    /// Blocks this thread, and everyone who comes to the gate, for so long.
+    /// Blocks this thread, and every thread that reaches the gate, for this long.
     pub(crate) fn close_for(&self, span: Duration) {
         let _closed = self.0.write().unwrap_or_else(PoisonError::into_inner);
         std::thread::sleep(span);

@@ -1,4 +1,4 @@
-//! Redis in groups, and those who lie to its clients.
+//! Redis in groups, and forged messages to its clients.
 
 use super::breakable::Breakable;
 use crate::server::{Cluster, Resp, Sentinels, Server};
@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What clients of the queue hear of their grants on.
+/// The channels on which clients of the queue are told of their grants.
 const CHANNELS: &str = "lockkeeper:keeper:*";
-/// Longer than a client goes without asking the sentinels.
+/// Longer than the interval at which a client asks the sentinels.
 const SENTINELS_ASKED: Duration = Duration::from_millis(3500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A primary with replicas and sentinels; and a server that was a primary once, as far as a
-/// sentinel knows that heard of nothing since.
+/// A primary with replicas and sentinels; and a separate former primary, which one sentinel can be
+/// made to believe in.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     group: Sentinels,
@@ -26,8 +26,9 @@ impl Guarded {
         Self { group, past }
     }
 
-    /// Where `fails_over`, claims count only when a replica has them: else a failover may lose
-    /// some. Otherwise not: the server of the past has no replicas, and would grant nothing.
+    /// If `fails_over`, a claim counts only once a replica has it, else a failover could lose it.
+    /// Otherwise `replicas` must not be set: the former primary has no replicas, and would grant
+    /// nothing.
     pub(crate) fn url(&self, fails_over: bool) -> String {
         let hosts: Vec<_> = self.group.sentinels.iter().map(Server::address).collect();
         let options = if fails_over { "?replicas=1" } else { "" };
@@ -40,7 +41,7 @@ impl Guarded {
         servers.find(|server| server.port() == port).context("the primary is none of ours")
     }
 
-    /// Has one sentinel watch this server.
+    /// Makes one sentinel monitor this server.
     fn point(&self, to: &Server) -> Result<()> {
         let sentinel = self.group.sentinels.last().context("no sentinel")?;
         let mut asked = Resp::connect(sentinel.port())?;
@@ -65,7 +66,7 @@ impl Breakable for Guarded {
             sleep(Duration::from_millis(20));
         }
         before.restart()?;
-        // Until it follows, the next failover has one less to choose from.
+        // Until it follows, the next failover has one replica less to choose from.
         while !before.redis()?.info("replication")?.contains("master_link_status:up") {
             if begin.elapsed() > PATIENCE {
                 bail!("the former primary follows nobody");
@@ -82,7 +83,7 @@ impl Breakable for Guarded {
     }
 }
 
-/// A cluster. What is done is done to one of its first masters, the next one each time.
+/// A cluster. Each fault is done to one of its masters, the next one each time.
 #[derive(Debug)]
 pub(crate) struct Sharded {
     cluster: Cluster,
@@ -99,7 +100,7 @@ impl Sharded {
         format!("redis+cluster://{}", hosts.join(","))
     }
 
-    /// The next node that is a master now.
+    /// The next node that is currently a master.
     fn next(&mut self) -> Result<&Server> {
         for _ in 0..self.cluster.nodes.len() {
             self.victim = (self.victim + 1) % self.cluster.nodes.len();
@@ -136,8 +137,8 @@ impl Breakable for Sharded {
     }
 }
 
-/// Tells every client that it was granted what others were, with tokens of all sorts, knowing no
-/// more than what anyone hears who may subscribe. Returns whether anything was there to forge.
+/// Tells every client that it was granted what others were granted, with various tokens, using only
+/// what every subscriber can read. Returns whether there was anything to forge.
 pub(crate) fn forge(server: &Server, length: Duration) -> Result<bool> {
     let mut heard = server.redis()?;
     heard.ask(&["PSUBSCRIBE", CHANNELS])?;
@@ -145,7 +146,7 @@ pub(crate) fn forge(server: &Server, length: Duration) -> Result<bool> {
     let (mut ids, mut channels, mut lies) = (HashSet::new(), HashSet::new(), HashSet::new());
     let end = Instant::now() + length;
     while Instant::now() < end {
-        // The server is asked to say something, so that listening does not last.
+        // Publishes a message, so that reading does not block.
         told.ask(&["PUBLISH", "lockkeeper:keeper:", "lab"])?;
         let mut messages = Vec::new();
         loop {
@@ -155,7 +156,7 @@ pub(crate) fn forge(server: &Server, length: Duration) -> Result<bool> {
             if text == "lab" {
                 break;
             }
-            // What was forged is heard too, and is no news.
+            // The subscription also delivers what was forged here; skip that.
             if !lies.contains(text) {
                 messages.push((channel.to_owned(), text.to_owned()));
             }

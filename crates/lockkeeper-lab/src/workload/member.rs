@@ -16,12 +16,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long to block, and whom to tell when it is over.
+/// How long to block, and where to report the end.
 type Stall = (Duration, mpsc::Sender<()>);
 
-/// A thread with a runtime and a keeper of its own. To block it, and the keeper's way to the store,
-/// is to it what a pause is to a process: no task in it runs, no claim is renewed, the clock goes
-/// on.
+/// A thread with its own runtime and keeper. Blocking it, and the keeper's way to the store, has
+/// the effect that a pause has on a process: no task in it runs, no claim is renewed, and the clock
+/// goes on.
 #[derive(Debug)]
 struct Thread {
     handle: Option<JoinHandle<Result<()>>>,
@@ -35,7 +35,7 @@ enum Body {
     Thread(Thread),
 }
 
-/// Who contends, with his way to the store.
+/// A contender, with its network to the store.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) process: String,
@@ -62,7 +62,7 @@ impl Member {
         let backend = Gated::behind(gate.clone(), backend);
         let handle =
             std::thread::Builder::new().name(format!("process {process}")).spawn(move || {
-                // One thread only: a second would go on working while this one is blocked.
+                // One thread only: a second one would go on working while this one is blocked.
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(async {
                     tokio::spawn(async move {
@@ -93,7 +93,7 @@ impl Member {
         told.write_all(b"r").context("cannot tell a process of the run")
     }
 
-    /// Blocks the thread; returns when it goes on.
+    /// Blocks the thread; returns when it resumes.
     pub(crate) fn stall(&self, span: Duration) -> Result<()> {
         let Body::Thread(thread) = &self.body else { bail!("a process is paused, not stalled") };
         let (over, is_over) = mpsc::channel();
@@ -101,7 +101,7 @@ impl Member {
         is_over.recv().context("the thread is gone")
     }
 
-    /// Asks it to finish what it is at, and end.
+    /// Asks it to finish its current work, and end.
     pub(crate) fn tell_to_stop(&mut self) {
         match &mut self.body {
             Body::Process(child) => drop(child.stdin.take()),
@@ -109,10 +109,10 @@ impl Member {
         }
     }
 
-    /// Whether it has ended, as it should.
+    /// Whether it has ended properly.
     ///
     /// # Errors
-    /// When it ended otherwise.
+    /// When it ended in any other way.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         let process = &self.process;
         match &mut self.body {
@@ -139,7 +139,7 @@ impl Drop for Member {
     fn drop(&mut self) {
         match &mut self.body {
             Body::Process(child) => {
-                // Already gone, in a run that went well.
+                // Already gone, if the run went well.
                 let _ = child.kill();
                 let _ = child.wait();
             }

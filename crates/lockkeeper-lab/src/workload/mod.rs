@@ -1,4 +1,4 @@
-//! Clients that contend, resources they write to, and faults that hit them.
+//! Clients that contend, the resources they write to, and faults that affect them.
 
 mod again;
 mod breakable;
@@ -34,15 +34,15 @@ use progress::Progress;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What every name of a run begins with.
+/// The prefix of every name of a run.
 pub(crate) const PREFIX: &str = "lab/";
 /// Short, so that a pause outlasts it.
 pub(crate) const TTL: Duration = Duration::from_millis(1000);
-/// How long a holder is at work, at most.
+/// The longest that a holder works.
 pub(crate) const TOIL: Duration = Duration::from_millis(5);
-/// How long everyone must get his turn after the last fault.
+/// How long the run goes on after the last fault; every claim must be answered in this time.
 const HEALING: Duration = Duration::from_secs(4);
-/// How a process of a run learns of the store.
+/// The environment variable that tells a process of a run its store.
 pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_LAB_STORE";
 
 /// What the clients do.
@@ -59,7 +59,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -125,10 +125,10 @@ pub struct WorkArguments {
     pub(crate) history: PathBuf,
 }
 
-/// Runs what the command line asked for, and tells how far it has come.
+/// Runs what the command line requested, and reports progress.
 ///
 /// # Errors
-/// When it makes no sense, the store cannot be used, or the history not be written.
+/// When the request makes no sense, the store cannot be used, or the history cannot be written.
 pub fn run(arguments: &RunArguments) -> Result<Run> {
     let lab = if arguments.server.is_some() { Some(Lab::open()?) } else { None };
     let server = match (&lab, arguments.server) {

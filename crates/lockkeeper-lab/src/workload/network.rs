@@ -1,12 +1,12 @@
-//! The way of one process to the store, with the lab in between.
+//! The network between one process and the store, through the lab's proxies.
 
 use super::url;
 use crate::proxy::{Framing, Proxy};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 
-/// One proxy for each host of the store. Each process has its own, so that one can be cut off
-/// while the others are not.
+/// One proxy for each host of the store. Each process has its own proxies, so that one process can
+/// be cut off while the others are not.
 #[derive(Debug)]
 pub(crate) struct Network(Vec<Proxy>);
 
@@ -32,7 +32,7 @@ impl Network {
         self.0.iter().for_each(order);
     }
 
-    /// How much was broken so far.
+    /// How often its faults had an effect so far.
     pub(crate) fn hits(&self) -> u64 {
         self.0.iter().map(|proxy| proxy.counters().hits()).sum()
     }

@@ -1,12 +1,12 @@
-//! How far a run has come, for whoever waits for it.
+//! The progress of a run, printed for the user.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where none can be overwritten.
+/// How often a line is printed where lines cannot be overwritten.
 const LINES: Duration = Duration::from_secs(10);
 
-/// Prints to standard error, so that what is judged can be piped.
+/// Prints to standard error, so that the verdict on standard output can be piped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     told: bool,

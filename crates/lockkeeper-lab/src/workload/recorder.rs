@@ -1,4 +1,4 @@
-//! Writes down what happens, as it happens.
+//! Records events as they happen.
 
 use crate::history::{Record, What};
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Nanoseconds on the clock of the history, the same for every process of the machine.
+/// Nanoseconds on the history's clock, which is the same for every process of the machine.
 pub(crate) fn now() -> u64 {
     let reading = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
     u64::try_from(reading.as_nanos()).unwrap_or(u64::MAX)
@@ -32,7 +32,7 @@ impl Recorder {
         Ok(Self(Arc::new(Mutex::new(file))))
     }
 
-    /// Writes an event that happened at `at`.
+    /// Records an event that happened at `at`.
     pub(crate) fn write(&self, at: u64, client: &str, what: What) {
         let record = Record { at, client: client.to_owned(), what };
         let mut line = serde_json::to_vec(&record).unwrap_or_default();
@@ -44,7 +44,7 @@ impl Recorder {
         }
     }
 
-    /// Writes an event that happened just now.
+    /// Records an event that happened just now.
     pub(crate) fn note(&self, client: &str, what: What) {
         self.write(now(), client, what);
     }

@@ -1,7 +1,8 @@
-//! The resources that the locks protect: numbers that each holder reads, and writes one higher.
+//! The resources that the locks protect: each holder reads a number, and writes it back plus one.
 //!
-//! Reading and writing are two steps, as with any resource worth a lock; a holder that is paused
-//! between them overwrites what others did meanwhile. The fenced resource refuses him.
+//! Reading and writing are two steps, as with any resource that needs a lock; a holder that is
+//! paused between them overwrites what others wrote meanwhile. The fenced resource refuses that
+//! write.
 
 use super::recorder::Recorder;
 use crate::history::What;
@@ -25,11 +26,11 @@ struct State {
     cells: HashMap<(String, bool), Cell>,
     /// Processes that are between reading and writing.
     inside: HashMap<String, usize>,
-    /// The process whose requests are not served for now.
+    /// The process whose requests are blocked for now.
     detained: Option<String>,
 }
 
-/// The state, and a bell for when someone is let go.
+/// The state, and a condition variable that signals the end of a detention.
 #[derive(Debug, Default)]
 struct Desk {
     state: Mutex<State>,
@@ -50,7 +51,7 @@ impl Desk {
     }
 }
 
-/// Keeps a process at its work; dropping it lets it go.
+/// Keeps a process at its work until dropped.
 #[derive(Debug)]
 pub(crate) struct Detained(Arc<Desk>);
 
@@ -69,8 +70,8 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Opens them; what is written to them goes into the history, also when its writer is killed
-    /// before he learns of it.
+    /// Opens them. Writes go into the history here, even if the writer is killed before it learns
+    /// of them.
     pub(crate) fn open(recorder: Recorder) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let address = listener.local_addr()?;
@@ -85,7 +86,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// The resources in the end, by name and whether they check tokens.
+    /// The final state of the resources, by name and whether they check tokens.
     pub(crate) fn tally(&self) -> Vec<((String, bool), Cell)> {
         let mut cells: Vec<_> =
             self.desk.state().cells.iter().map(|(key, cell)| (key.clone(), *cell)).collect();
@@ -98,23 +99,23 @@ impl Resources {
         self.desk.state().inside.get(process).is_some_and(|tasks| *tasks > 0)
     }
 
-    /// Writes that were taken so far.
+    /// How many writes were accepted so far.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.desk.state().cells.values().map(|cell| cell.acknowledged).sum()
     }
 
-    /// Lets the requests of `process` wait, so that whoever is at work stays at it.
+    /// Blocks the requests of `process`, so that a task that is at work stays at work.
     pub(crate) fn detain(&self, process: &str) -> Detained {
         self.desk.state().detained = Some(process.to_owned());
         Detained(self.desk.clone())
     }
 }
 
-/// Answers one client until it goes.
+/// Serves one client until it disconnects.
 fn serve(desk: &Desk, recorder: &Recorder, stream: &TcpStream) {
     let mut inside: Option<String> = None;
     let mut out = stream;
-    // Without this every answer would wait for an acknowledgement of the one before.
+    // Without this every answer would wait for the acknowledgement of the previous one.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -154,8 +155,8 @@ fn answer(
             }
             let unfenced = state.cells.entry((name.to_owned(), false)).or_default().value;
             let fenced = state.cells.entry((name.to_owned(), true)).or_default();
-            // The token is shown before reading, not only with the write: else a stale writer
-            // could slip in between, and be overwritten by one who had not seen his write.
+            // The token is recorded at the read, not only at the write: otherwise a stale writer
+            // could slip in between, and be overwritten by a holder that had not seen its write.
             fenced.highest_token = fenced.highest_token.max(token);
             Some(format!("{unfenced}\t{}", fenced.value))
         }
@@ -184,7 +185,7 @@ fn answer(
     }
 }
 
-/// Who writes.
+/// The client that writes, and its claim.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     pub(crate) client: &'a str,
@@ -193,7 +194,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) token: u64,
 }
 
-/// A client's way to the resources.
+/// A client's connection to the resources.
 #[derive(Debug)]
 pub(crate) struct Access {
     stream: tokio::io::BufStream<tokio::net::TcpStream>,
@@ -207,7 +208,7 @@ impl Access {
         Ok(Self { stream: tokio::io::BufStream::new(stream), process: process.to_owned() })
     }
 
-    /// The value of the unfenced and of the fenced resource.
+    /// The values of the unfenced and of the fenced resource.
     pub(crate) async fn read(&mut self, by: &Writer<'_>) -> Result<(u64, u64)> {
         let line = format!("read\t{}\t{}\t{}\n", self.process, by.name, by.token);
         let answer = self.ask(&line).await?;
@@ -215,7 +216,7 @@ impl Access {
         Ok((unfenced.parse()?, fenced.parse()?))
     }
 
-    /// Writes under a claim: once where nobody checks, and once where the token is checked.
+    /// Writes under a claim, to the fenced or to the unfenced resource.
     pub(crate) async fn write(&mut self, by: &Writer<'_>, fenced: bool, value: u64) -> Result<()> {
         let which = if fenced { "fenced" } else { "plain" };
         let Writer { client, claim, name, token } = by;

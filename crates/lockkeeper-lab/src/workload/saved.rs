@@ -10,7 +10,7 @@ fn is_part(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
-/// Makes the folder of a new history. Two in one folder would be read as one.
+/// Creates the folder of a new history. Two histories in one folder would be read as one.
 pub(crate) fn make_room(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -22,7 +22,7 @@ pub(crate) fn make_room(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lines of one process. The last one may have been cut short by a kill.
+/// The records of one process. A kill may have cut the last line short.
 fn read_part(path: &Path) -> Result<Vec<Record>> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
@@ -33,7 +33,7 @@ fn read_part(path: &Path) -> Result<Vec<Record>> {
 /// Reads a saved history: a file, or a folder of them.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// When it cannot be read, or is not a history.
 pub fn load(path: &Path) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Doing the damage, and undoing it.
+//! Injects a fault, and ends it.
 
 use super::breakable::Breakable;
 use super::fault::Fault;
@@ -28,7 +28,7 @@ impl Strike<'_> {
         Duration::from_micros(self.dice.roll(u64::try_from(most.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// Whatever is done to a process alone, but for killing it. Returns whether it was felt.
+    /// Injects a fault into one process, except a kill. Returns whether it had an effect.
     pub(crate) fn at_member(mut self, victim: &Member) -> Result<bool> {
         match self.fault {
             Fault::Pause => {
@@ -95,7 +95,7 @@ impl Strike<'_> {
         }
     }
 
-    /// Returns whether it was felt.
+    /// Injects a fault into the server. Returns whether it had an effect.
     pub(crate) fn at_server(mut self, server: &mut dyn Breakable) -> Result<bool> {
         if self.fault == Fault::ForgedMessage {
             return server.forge(self.beyond_ttl());

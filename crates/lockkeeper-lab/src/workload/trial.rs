@@ -1,4 +1,5 @@
-//! The same workload inside one process, for tests and for stores that reach no further.
+//! The same workload inside one process, for tests and for stores that other processes cannot
+//! reach.
 
 use super::breakable::Breakable;
 use super::crew::Crew;
@@ -14,11 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a run is made of.
+/// The parameters of a run.
 ///
-/// Its methods run it with threads in place of processes, each with a runtime and a keeper of its
-/// own: what a pause is to a process, [`Fault::Stall`] is to them. They block until the run is
-/// over and must not be called from a task of tokio.
+/// Its methods use threads in place of processes, each with its own runtime and keeper:
+/// [`Fault::Stall`] is to a thread what a pause is to a process. They block until the run is over
+/// and must not be called from a tokio task.
 #[derive(Debug, Clone)]
 pub struct Trial {
     /// What the clients do.
@@ -31,22 +32,22 @@ pub struct Trial {
     pub names: u32,
     /// How long claims last without renewal.
     pub ttl: Duration,
-    /// How long a holder is at work, at most.
+    /// The longest that a holder works.
     pub toil: Duration,
-    /// How long faults happen.
+    /// How long faults are injected.
     pub length: Duration,
-    /// How long the run goes on after them.
+    /// How long the run goes on after the faults.
     pub healing: Duration,
-    /// What is broken meanwhile.
+    /// Which faults are injected.
     pub faults: Vec<Fault>,
-    /// Decides all choices.
+    /// Determines all random choices.
     pub seed: u64,
-    /// Where the history goes: a folder without one.
+    /// The folder for the history; it must not contain one yet.
     pub out: PathBuf,
 }
 
 impl Trial {
-    /// Five threads of two tasks that contend for two names for ten seconds; nothing is broken.
+    /// Five threads with two tasks each contend for two names for ten seconds, without faults.
     #[must_use]
     pub fn new(out: PathBuf) -> Self {
         Self {
@@ -64,16 +65,17 @@ impl Trial {
         }
     }
 
-    /// Runs it on one store that all share.
+    /// Runs it on one store that all threads share.
     ///
     /// # Errors
-    /// When a fault is not possible here, the store cannot be used, or the history not be written.
+    /// When a fault is not possible here, the store cannot be used, or the history cannot be
+    /// written.
     pub fn run_on(&self, backend: Arc<dyn Backend>) -> Result<Run> {
         driver::run(self, Crew::sharing(backend), None, Progress::silent())
     }
 
-    /// Runs it on a store that each thread opens for itself, by a way that can be broken: `open`
-    /// is given an address for each of `hosts`, in their order.
+    /// Runs it on a store that each thread opens for itself, through its own proxies: `open` gets
+    /// one address for each of `hosts`, in the same order.
     ///
     /// # Errors
     /// As [`run_on`](Self::run_on).

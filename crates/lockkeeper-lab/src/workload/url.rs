@@ -1,4 +1,4 @@
-//! Store URLs, as far as the lab changes them.
+//! The parts of store URLs that the lab changes.
 
 use crate::server::Kind;
 use crate::stores::STORES;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// A URL cut at its hosts: `redis://me:secret@` `a:1,b:2` `/0?recipe=queue`.
+/// A URL split at its hosts: `redis://me:secret@` `a:1,b:2` `/0?recipe=queue`.
 struct Cut<'a> {
     before: &'a str,
     hosts: &'a str,
@@ -17,7 +17,7 @@ fn cut(url: &str) -> Option<Cut<'_>> {
     let start = url.find("://")? + 3;
     let rest = &url[start..];
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    // A password may hold an @ that was not escaped; a host never does.
+    // A password may contain an unescaped @; a host never does.
     let hosts = rest[..end].rfind('@').map_or(0, |at| at + 1);
     let (from, to) = (start + hosts, start + end);
     (from < to).then(|| Cut { before: &url[..from], hosts: &url[from..to], after: &url[to..] })
@@ -27,12 +27,12 @@ fn scheme(url: &str) -> &str {
     url.split(':').next().unwrap_or_default()
 }
 
-/// Whether the store is reached over a network that the lab can come between.
+/// Whether the store is reached over a network that a proxy can be put into.
 pub(crate) fn has_hosts(url: &str) -> bool {
     cut(url).is_some()
 }
 
-/// Whether the store's replies are those of Redis, and can be read.
+/// Whether the store's replies are in the Redis protocol, which the proxy can parse.
 pub(crate) fn speaks_resp(url: &str) -> bool {
     STORES.iter().any(|store| store.speaks_resp && store.kind.word() == scheme(url))
 }
@@ -45,7 +45,7 @@ pub(crate) fn hosts(url: &str) -> Result<Vec<SocketAddr>> {
 
 fn address(host: &str, scheme: &str) -> Result<SocketAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    // An IPv6 address in brackets or without a port has colons of its own.
+    // An IPv6 address in brackets or without a port contains colons itself.
     let has_port = match host.rsplit_once(':') {
         Some((name, _)) if host.starts_with('[') => name.ends_with(']'),
         Some((name, _)) => !name.contains(':'),
@@ -66,7 +66,7 @@ fn address(host: &str, scheme: &str) -> Result<SocketAddr> {
     found.next().with_context(|| format!("the store's host {name:?} has no address"))
 }
 
-/// The URL with other hosts; all else stays.
+/// The URL with other hosts; the rest is unchanged.
 pub(crate) fn with_hosts(url: &str, hosts: &[SocketAddr]) -> Result<String> {
     let Cut { before, after, .. } = cut(url).context("the store's URL names no host")?;
     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
@@ -101,7 +101,7 @@ pub(crate) fn with_option(url: &str, name: &str, value: &str) -> Result<String> 
     Ok(url)
 }
 
-/// The URL as it may be shown: without its password.
+/// The URL without its password, for display.
 pub(crate) fn shown(url: &str) -> String {
     let Some(Cut { before, hosts, after }) = cut(url) else { return url.to_owned() };
     let start = before.find("://").map_or(0, |at| at + 3);

@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 
-/// How long a claim waits before it is given up.
+/// The timeout of a claim that waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which client and claim a note stands for, and its guard once there is one.
+/// Maps a note to its client and claim, and to the guard once there is one.
 type Notes = HashMap<String, (String, u64, Weak<Guard>)>;
 
 /// What every process of a run is told to do.
@@ -59,7 +59,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// The same on a command line.
+    /// The same as command line arguments.
     pub(crate) fn words(&self) -> Vec<String> {
         let Orders { work, clients, aside, names, ttl_ms, toil_ms, seed } = &self.orders;
         let pairs = [
@@ -78,7 +78,7 @@ impl Post {
     }
 }
 
-/// What the tasks of one process share.
+/// State shared by the tasks of one process.
 struct Shared {
     post: Post,
     keeper: Keeper,
@@ -86,16 +86,16 @@ struct Shared {
     claims: AtomicU64,
     notes: Mutex<Notes>,
     stop: Arc<AtomicBool>,
-    /// Told when the second runtime is to end.
+    /// Notified when the second runtime must end.
     end_aside: Arc<Notify>,
 }
 
-/// Works until standard input ends, then leaves everything as it should be.
+/// Works until standard input ends, then releases everything.
 ///
 /// # Errors
 /// When the store or the resources cannot be reached at the start.
 pub async fn work(arguments: WorkArguments) -> Result<()> {
-    // Should the driver be killed, so are we.
+    // If the driver is killed, this process must be killed too.
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     let keeper = lockkeeper::connect(&arguments.store).await?;
     let recorder = Recorder::append_to(&arguments.history)?;
@@ -143,7 +143,7 @@ impl Shared {
     }
 }
 
-/// Writes down what the keeper says of claims while they wait and are held.
+/// Records the keeper's events about claims that wait or are held.
 async fn listen(shared: Arc<Shared>) {
     let mut events = shared.keeper.events();
     while let Some(event) = events.next().await {
@@ -169,10 +169,10 @@ async fn listen(shared: Arc<Shared>) {
     }
 }
 
-/// The history's time of an event. By when it happened, not by when it is read: a process that
-/// was paused in between would seem to have renewed what had run out.
+/// The history's time of an event: when it happened, not when it was read. Otherwise a process that
+/// was paused in between would seem to have renewed an expired claim.
 fn when(event: SystemTime) -> u64 {
-    // In this order: whatever happens between the two, the stamp comes out later, never earlier.
+    // In this order: any delay between the two makes the stamp later, never earlier.
     let ago = nanos(event.elapsed().unwrap_or_default());
     now().saturating_sub(ago)
 }
@@ -182,7 +182,7 @@ async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
     let client = format!("{process}/{task}");
     let mut dice = Dice::new(orders.seed ^ (number << 8 | u64::from(task)));
     let mut access = Access::open(*resources, process).await?;
-    // Whoever polls for an unfair lock gets it only while the others rest.
+    // A client that polls for an unfair lock gets it only while the others rest.
     let rest = if shared.keeper.capability().fair { 3_000 } else { 4_000 * orders.toil_ms };
     while !shared.stop.load(Ordering::SeqCst) {
         turn(&shared, &client, &mut dice, &mut access).await?;
@@ -191,7 +191,7 @@ async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
     Ok(())
 }
 
-/// One claim, from asking to giving back.
+/// One claim, from asking to releasing.
 async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Access) -> Result<()> {
     let name = format!("{PREFIX}{}", dice.roll(u64::from(shared.post.orders.names)));
     let mode = match shared.post.orders.work {
@@ -205,7 +205,7 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
     shared.notes().insert(note.clone(), (client.to_owned(), claim, Weak::new()));
     shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
     let mut lock = lock_of(&shared.keeper, &name, mode).note(&note).ttl(shared.ttl());
-    // Whoever might be entered again is not treated as those who cannot be.
+    // A claim with a named owner can be re-entered, and takes another code path: test both.
     if dice.roll(4) == 0 {
         lock = lock.owner(&shared.keeper.owner("lab"));
     }
@@ -259,7 +259,7 @@ async fn ask(shared: &Shared, dice: &mut Dice, lock: &Lock) -> Result<Guard, Ref
     })
 }
 
-/// Reads both resources, works, and writes both, as one does who trusts his lock.
+/// Reads both resources, works, and writes both, trusting the lock.
 async fn write_both(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()> {
     let (unfenced, fenced) = access.read(by).await?;
     tokio::time::sleep(toil).await;
@@ -271,15 +271,16 @@ async fn write_both(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Res
     access.leave().await
 }
 
-/// Reads, as one does who is not alone. Also shows whoever breaks things that someone is at work.
+/// Reads without writing, as a reader that shares the lock. Also marks the process as at work, so
+/// that a fault can hit it.
 async fn look(toil: Duration, access: &mut Access, by: &Writer<'_>) -> Result<()> {
     access.read(by).await?;
     tokio::time::sleep(toil).await;
     access.leave().await
 }
 
-/// A turn, which may end with its runtime at any point. What is written down then is what happens:
-/// a claim that was waited for is cancelled, one that was held is given back.
+/// A turn, which may end with its runtime at any point. The record then matches what happens: a
+/// waiting claim is cancelled, a held claim is released.
 struct Turn<'a> {
     shared: &'a Shared,
     client: &'a str,
@@ -291,7 +292,7 @@ struct Turn<'a> {
 enum Stage {
     Waiting,
     Holding(Arc<Guard>),
-    /// Nothing of it is left to be written down.
+    /// Nothing is left to record.
     Over,
 }
 
@@ -308,9 +309,9 @@ impl Turn<'_> {
         let (recorder, claim) = (&self.shared.recorder, self.claim);
         recorder.note(self.client, What::Release { claim });
         match Arc::try_unwrap(guard) {
-            // A claim that was lost says so; it was written down when it was told.
+            // Releasing a lost claim fails; the loss was recorded when it was reported.
             Ok(guard) => drop(guard.release().await),
-            // Whoever writes down a renewal just now lets go of it in a moment.
+            // A task that is recording a renewal still has a reference, and drops it in a moment.
             Err(guard) => drop(guard),
         }
         recorder.note(self.client, What::Released { claim });
@@ -323,7 +324,7 @@ impl Drop for Turn<'_> {
         let cut_off = match self.stage {
             Stage::Over => None,
             Stage::Waiting => Some(What::Refused { claim, how: Refusal::Cancelled }),
-            // Before the guard goes, which gives the claim back.
+            // Recorded before the guard is dropped, which releases the claim.
             Stage::Holding(_) => Some(What::Release { claim }),
         };
         cut_off.into_iter().for_each(|what| self.shared.recorder.note(self.client, what));

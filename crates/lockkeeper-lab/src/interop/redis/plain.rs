@@ -1,4 +1,4 @@
-//! `recipe=set-nx-px` and those who keep a lock in one key as well.
+//! `recipe=set-nx-px` and the other libraries that keep a lock in one key.
 
 use crate::interop::install::Cache;
 use crate::interop::peer::Peer;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Nobody waits this out.
+/// A ttl that no case waits out.
 const LONG: u64 = 60_000;
-/// A ttl to wait out.
+/// A ttl short enough to wait out.
 const SHORT: u64 = 1_000;
-/// Long enough for one who waits to have asked several times.
+/// Long enough for a waiter to have polled several times.
 const WHILE: Duration = Duration::from_millis(300);
 
-/// How a peer of a kind is started.
+/// Starts a peer of one kind.
 type Start = fn(&Cache) -> Result<Command>;
 
 const LIBRARIES: &[(&str, Start)] =
@@ -68,10 +68,10 @@ pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial>
 struct Table {
     url: String,
     cache: Arc<Cache>,
-    /// A place for files.
+    /// A folder for files.
     folder: PathBuf,
     starts: Vec<Start>,
-    /// A name of this case alone.
+    /// A lock name that only this case uses.
     lock: String,
 }
 
@@ -85,12 +85,12 @@ impl Table {
     }
 
     fn one_of(&self, start: &Start) -> Result<Peer> {
-        // Others know nothing of recipes.
+        // Other libraries know nothing of recipes.
         let server = self.url.split('?').next().unwrap_or_default();
         Peer::start(start(&self.cache)?, server)
     }
 
-    /// As if the store had lost the lock.
+    /// Deletes the lock, as if the store had lost it.
     fn forget(&self) -> Result<()> {
         let server = self.url.split('?').next().unwrap_or_default();
         let (_, port) = server.rsplit_once(':').context("a URL with a port")?;
@@ -120,7 +120,7 @@ fn we_hold_it_and_they_do_not_get_in(table: &Table) -> Result<()> {
 }
 
 fn keeps_out(table: &Table, mut holder: Peer, mut other: Peer) -> Result<()> {
-    // Not vacuous: free, the other one does get it.
+    // Not vacuous: once it is free, the other one does get it.
     other.must(&table.attempt(), "held")?;
     holder.must(&table.attempt(), "busy")?;
     other.must(&table.give_back(), "unlocked")?;
@@ -138,7 +138,7 @@ fn we_get_it_when_they_release(table: &Table) -> Result<()> {
     hands_over(table, table.them()?, table.us()?, LONG)
 }
 
-/// What redis-py does unless told otherwise: its lock never ends by itself.
+/// The default of redis-py: its lock never expires.
 fn one_without_a_ttl_keeps_us_out_until_it_is_released(table: &Table) -> Result<()> {
     hands_over(table, table.them()?, table.us()?, 0)
 }
@@ -171,10 +171,10 @@ fn survives(table: &Table, mut holder: Peer, mut waiter: Peer) -> Result<()> {
     Ok(())
 }
 
-/// Ours is renewed for as long as its process runs: only one that stands still loses it.
+/// Our lock is renewed while its process runs: only a paused process loses it.
 fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
     let (mut us, mut them, mut third) = (table.us()?, table.them()?, table.us()?);
-    // Once after our time, when we know by ourselves that there is nothing to give back.
+    // First after the ttl, when we know ourselves that there is nothing to release.
     us.must(&table.take(SHORT), "held")?;
     us.pause()?;
     them.must(&table.take(LONG), "held")?;
@@ -182,7 +182,8 @@ fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
     us.must(&table.give_back(), "not-held")?;
     third.must(&table.attempt(), "busy")?;
     them.must(&table.give_back(), "unlocked")?;
-    // Once while we believe to hold it: it is the store that must not believe us, and says so.
+    // Then while we still believe that we hold it: here the store must reject our release, and say
+    // so.
     us.must(&table.take(LONG), "held")?;
     table.forget()?;
     them.must(&table.take(LONG), "held")?;
@@ -200,12 +201,12 @@ fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> {
     us.must(&table.give_back(), "unlocked")
 }
 
-/// Everybody adds to a number in a file, in two steps that must not be interleaved.
+/// Every peer adds to a number in a file, in two steps that must not be interleaved.
 fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 15;
     let number = table.folder.join(table.lock.replace('/', "-"));
     fs::write(&number, "0")?;
-    // Started here and not in the threads: ours die with the thread that started them.
+    // Started here and not in the threads: our peers die with the thread that started them.
     let mut peers = vec![table.us()?, table.us()?];
     for start in &table.starts {
         peers.extend([table.one_of(start)?, table.one_of(start)?]);
@@ -225,7 +226,7 @@ fn together_we_lose_no_update(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Whether the lock was taken by another when it was first asked for.
+/// Returns whether another peer held the lock at the first attempt.
 fn add_one(table: &Table, peer: &mut Peer, number: &Path) -> Result<usize> {
     peer.tell(&table.attempt())?;
     let waited = peer.hear()? == "busy";

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nobody waits this out.
+/// A ttl that no case waits out.
 const LONG: u64 = 60_000;
-/// A ttl to wait out.
+/// A ttl short enough to wait out.
 const SHORT: u64 = 1_500;
-/// Long enough for one who waits to listen by then.
+/// Long enough for a waiter to have subscribed.
 const WHILE: Duration = Duration::from_millis(700);
-/// Sooner than anyone who was not told would look again.
+/// Sooner than a waiter that was not notified would poll again.
 const SOON: Duration = Duration::from_secs(2);
 
 type Case = (&'static str, fn(&Table) -> Result<()>);
@@ -62,7 +62,7 @@ const CASES: &[Case] = &[
     ("together_we_lose_no_update", exclusion::together_we_lose_no_update),
 ];
 
-/// Those that depend on where the messages are.
+/// The cases that depend on which node the messages go through.
 const IN_A_CLUSTER: &[Case] = &[
     ("they_hold_it_and_we_do_not_get_in", exclusion::they_hold_it_and_we_do_not_get_in),
     ("we_hold_it_and_they_do_not_get_in", exclusion::we_hold_it_and_they_do_not_get_in),
@@ -108,7 +108,7 @@ pub(super) fn figures(url: &str, cache: &Cache) -> Result<()> {
         Peer::ours(&format!("{url}?recipe=queue"))?,
     ];
     let mut best = [Duration::MAX; 3];
-    // In turns, so that what else the machine does slows all of them; the first ones warm up.
+    // Interleaved, so that other load slows all of them; the first rounds are warm-up.
     for _ in 0..ROUNDS {
         for (number, peer) in peers.iter_mut().enumerate() {
             let took = peer.bench(&format!("interop/bench/{number}"), COUNT)?;
@@ -125,7 +125,7 @@ pub(super) fn figures(url: &str, cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-/// The words for one side of one kind of lock, and of the other of the two that excludes it.
+/// The words for one side of one kind of lock.
 #[derive(Clone, Copy)]
 struct Kind {
     lock: &'static str,
@@ -137,7 +137,7 @@ const LOCK: Kind = Kind { lock: "lock", attempt: "try", unlock: "unlock" };
 const READ: Kind = Kind { lock: "read-lock", attempt: "try-read", unlock: "read-unlock" };
 const WRITE: Kind = Kind { lock: "write-lock", attempt: "try-write", unlock: "write-unlock" };
 
-/// Theirs and ours that keep each other out.
+/// Pairs of their lock and ours that exclude each other.
 const PAIRS: [(Kind, Kind); 6] =
     [(LOCK, LOCK), (WRITE, WRITE), (WRITE, LOCK), (LOCK, READ), (READ, WRITE), (WRITE, READ)];
 
@@ -145,7 +145,7 @@ const PAIRS: [(Kind, Kind); 6] =
 struct Table {
     url: String,
     cache: Arc<Cache>,
-    /// A place for files.
+    /// A folder for files.
     folder: PathBuf,
     name: &'static str,
 }
@@ -159,7 +159,7 @@ impl Table {
         Peer::start(self.cache.redisson()?, &self.url)
     }
 
-    /// The name of a lock of this case alone.
+    /// A lock name that only this case uses.
     fn name(&self, tail: &str) -> String {
         format!("interop/{}/{tail}", self.name)
     }

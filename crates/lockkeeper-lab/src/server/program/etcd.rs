@@ -10,29 +10,29 @@ use crate::server::wire;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 
-/// An etcd server, alone or one of several.
+/// An etcd server, alone or in a group.
 #[derive(Debug, Clone, Default)]
 pub struct Etcd {
     tls: bool,
     asks_for_certificates: bool,
-    /// Which one it is, and the ports of all, in a group.
+    /// In a group: the index of this member, and the ports of all.
     group: Option<(usize, Vec<u16>)>,
 }
 
 impl Plan<Etcd> {
-    /// Encrypts, with its [`Certificates`].
+    /// Uses TLS, with its [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.program.tls = true;
         self
     }
 
-    /// Encrypts, and lets in only who shows a certificate.
+    /// Uses TLS, and accepts only clients with a certificate.
     pub fn client_certificates(mut self) -> Self {
         self.program.asks_for_certificates = true;
         self.tls()
     }
 
-    /// Starts several that vote, and waits until each serves.
+    /// Starts a voting group, and waits until each member serves.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -54,7 +54,7 @@ impl Plan<Etcd> {
 }
 
 impl Etcd {
-    /// Which one it is, and the ports of each.
+    /// The index of this member, and the ports of each.
     fn group<'a>(&'a self, place: &'a Place) -> (usize, Vec<&'a [u16]>) {
         let (number, ports) = match &self.group {
             Some((number, ports)) => (*number, &ports[..]),
@@ -63,7 +63,7 @@ impl Etcd {
         (number, ports.chunks(self.ports()).collect())
     }
 
-    /// Encryption is for clients; members speak plainly among themselves.
+    /// TLS is for clients; members use plain connections among themselves.
     fn encryption(&self, place: &Place) -> Vec<OsString> {
         if !self.tls {
             return Vec::new();
@@ -78,7 +78,7 @@ impl Etcd {
         words
     }
 
-    /// The lab itself asks without encryption, on a port of its own.
+    /// The lab itself connects without TLS, on a separate port.
     fn lab_port(&self, place: &Place) -> u16 {
         place.ports()[if self.tls { 2 } else { 0 }]
     }
@@ -89,7 +89,7 @@ impl Program for Etcd {
         "etcd"
     }
 
-    /// For clients, for the other members, and for the lab where clients encrypt.
+    /// For clients, for the other members, and for the lab if clients use TLS.
     fn ports(&self) -> usize {
         2 + usize::from(self.tls)
     }
@@ -140,7 +140,7 @@ impl Program for Etcd {
     }
 
     fn ask(&self, place: &Place) -> Result<()> {
-        // The answer goes through a majority.
+        // The server answers only with a majority.
         let said = wire::http::get(self.lab_port(place), "/health")?;
         if said.contains("\"health\":\"true\"") { Ok(()) } else { bail!("etcd said {said:?}") }
     }

@@ -41,7 +41,8 @@ impl MariaDb {
         scratch.make_data()?;
         let mut install = words![MARIADB_INSTALL.path()?, "--no-defaults", "--skip-test-db"];
         install.push(option("--datadir=", &scratch.data));
-        // Not the common one: every start of a MariaDB there removes the temporary tables of others.
+        // Not the common one: when a MariaDB starts there, it removes the temporary tables of
+        // others.
         install.push(option("--tmpdir=", &scratch.data));
         install.extend(words!["--auth-root-authentication-method=normal"]);
         install.extend(SMALL.map(OsString::from));

@@ -1,4 +1,4 @@
-//! The programs the lab can run, one file each.
+//! The programs that the lab can run, one file each.
 
 pub(crate) mod etcd;
 pub(crate) mod mariadb;
@@ -17,29 +17,29 @@ use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::fmt::Debug;
 
-/// How a program is started and spoken to.
+/// How a program is started and reached.
 ///
-/// All of it must be bound to 127.0.0.1, log to its output, and stay in the foreground.
+/// The program must bind to 127.0.0.1 only, log to its output, and stay in the foreground.
 pub trait Program: Debug + Send + Sync {
-    /// Its name in a word.
+    /// Its name, one word.
     fn name(&self) -> &'static str;
 
-    /// How many ports it takes; the first is the one clients use.
+    /// How many ports it needs; the first is the one that clients use.
     fn ports(&self) -> usize {
         1
     }
 
-    /// Those it must be seen to listen on before it counts as ready.
+    /// The ports it must listen on before it counts as ready.
     fn listens_on(&self, place: &Place) -> Vec<u16> {
         vec![place.port()]
     }
 
-    /// The user to run as where we are root, for a program that refuses that.
+    /// The user to run as if we are root, for a program that refuses to run as root.
     fn user(&self) -> Option<&'static str> {
         None
     }
 
-    /// Puts into the empty data folder what must be there before the first start.
+    /// Fills the empty data folder before the first start.
     ///
     /// # Errors
     /// When that fails.
@@ -51,13 +51,13 @@ pub trait Program: Debug + Send + Sync {
     /// When the program is not installed.
     fn command(&self, place: &Place) -> Result<Vec<OsString>>;
 
-    /// Asks one question of its protocol that only a server that is ready answers well.
+    /// Sends one request of its protocol that only a ready server answers correctly.
     ///
     /// # Errors
     /// When there is no such answer within a second or so.
     fn ask(&self, place: &Place) -> Result<()>;
 
-    /// The URL of it as a store.
+    /// Its URL as a store.
     fn url(&self, place: &Place) -> String;
 
     /// The signal that asks it to end soon.
@@ -65,10 +65,10 @@ pub trait Program: Debug + Send + Sync {
         Signal::SIGTERM
     }
 
-    /// Whether its clock can be set.
+    /// Whether, and how, its clock can be set.
     fn clock(&self) -> Clock;
 
-    /// Itself, where it speaks the protocol of Redis.
+    /// Itself, if it speaks the Redis protocol.
     fn redis(&self) -> Option<&redis::Redis> {
         None
     }
@@ -77,11 +77,11 @@ pub trait Program: Debug + Send + Sync {
 /// How the clock of a program can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// With the library loaded before it.
+    /// By preloading the library.
     Preload,
-    /// With the library, and libc right after: the program brings an allocator of its own, which
-    /// would deadlock when the library asks for memory while it is still starting.
+    /// By preloading the library, and libc right after it: the program has its own allocator, which
+    /// would deadlock when the library allocates during startup.
     PreloadBeforeLibc,
-    /// Not at all, and why.
+    /// Not at all, for this reason.
     Unsupported(&'static str),
 }

@@ -39,7 +39,7 @@ impl Postgres {
             "--locale=C",
             "--no-sync",
         ])?;
-        // Reads its commands from the input, so that no server has to be waited for.
+        // Single-user mode reads its commands from the input, so there is no server to wait for.
         let commands = scratch.folder.join("commands.sql");
         std::fs::write(&commands, "CREATE DATABASE lockkeeper;\n")?;
         scratch.run(words![
@@ -75,7 +75,8 @@ impl Program for Postgres {
         for setting in [
             "listen_addresses=127.0.0.1",
             "unix_socket_directories=",
-            // The machine itself never goes down in a test, and what a killed server wrote is safe.
+            // The machine itself never goes down in a test, and the writes of a killed server are
+            // safe.
             "fsync=off",
             "shared_buffers=16MB",
             "max_connections=300",
@@ -95,7 +96,7 @@ impl Program for Postgres {
         format!("postgres://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
     }
 
-    /// `TERM` would wait for every client to go.
+    /// `TERM` would wait until every client disconnects.
     fn stop_signal(&self) -> Signal {
         Signal::SIGINT
     }

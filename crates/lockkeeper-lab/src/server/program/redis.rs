@@ -21,19 +21,19 @@ pub struct Redis {
 }
 
 impl Plan<Redis> {
-    /// Asks clients for a password. The URL has it.
+    /// Asks clients for a password. The URL contains it.
     pub fn password(mut self, password: &str) -> Self {
         self.program.password = Some(password.to_owned());
         self
     }
 
-    /// Encrypts, with its [`Certificates`].
+    /// Uses TLS, with its [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.program.tls = true;
         self
     }
 
-    /// Has every write on the disk before it is answered, so that a restart keeps it.
+    /// Syncs every write to disk before it is answered, so that a restart keeps it.
     pub fn durable(self) -> Self {
         self.config("appendonly yes").config("appendfsync always")
     }
@@ -69,7 +69,7 @@ impl Redis {
         if self.cluster {
             let bus = place.ports().last().context("a port for the bus")?;
             writeln!(text, "cluster-enabled yes\ncluster-node-timeout 1000\ncluster-port {bus}")?;
-            // A replica that was cut off for a moment may still be promoted.
+            // A replica that was disconnected for a moment may still be promoted.
             writeln!(text, "cluster-replica-validity-factor 0")?;
         }
         for line in &self.lines {
@@ -78,7 +78,7 @@ impl Redis {
         Ok(text)
     }
 
-    /// The lab itself speaks without encryption, on a port of its own.
+    /// The lab itself connects without TLS, on a separate port.
     pub(crate) fn plain_port(&self, place: &Place) -> u16 {
         place.ports()[usize::from(self.tls)]
     }
@@ -98,7 +98,7 @@ impl Program for Redis {
     }
 
     fn prepare(&self, place: &Place) -> Result<()> {
-        // Beside the data: Redis itself rewrites it when roles change.
+        // In the data folder: Redis rewrites the file when roles change.
         std::fs::write(place.data().join("redis.conf"), self.configuration(place)?)?;
         Ok(())
     }

@@ -6,19 +6,20 @@ use crate::server::handle::Server;
 use crate::server::plan::Plan;
 use anyhow::{Context, Result, bail};
 
-/// How many masters; each has one replica.
+/// The number of masters; each has one replica.
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
 /// Three masters with a replica each.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The masters at the beginning, then their replicas in the same order.
+    /// The initial masters, then their replicas in the same order.
     pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// The master of a slot, as this node says; `None` where it knows none that answers.
+    /// The master of a slot, according to the node `asked`; `None` if that node knows no master
+    /// that answers.
     ///
     /// # Errors
     /// When the node does not answer.
@@ -57,7 +58,7 @@ impl Cluster {
 
 impl Plan<Redis> {
     /// Starts three masters with a replica each, and waits until all slots are served and all
-    /// replicas follow. A node that is silent for a second is given up.
+    /// replicas follow. A node counts as failed after a second of silence.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -70,7 +71,7 @@ impl Plan<Redis> {
             let last = SLOTS * (number + 1) / MASTERS - 1;
             let mut redis = master.redis()?;
             redis.ask(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()])?;
-            // Different from the beginning, so that nothing has to be settled.
+            // Different epochs from the beginning, so that the nodes need not resolve a conflict.
             redis.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
         }
         let meet = || -> Result<()> {
@@ -87,7 +88,7 @@ impl Plan<Redis> {
             let id = id.text().context("an id")?.to_owned();
             patiently("a node knows its master", || {
                 let known = replica.redis()?.ask(&["CLUSTER", "REPLICATE", &id]);
-                // On a busy machine nodes give up on a meeting before it came about.
+                // On a busy machine a handshake between nodes can time out.
                 known.or_else(|error| meet().and(Err(error)))
             })?;
         }

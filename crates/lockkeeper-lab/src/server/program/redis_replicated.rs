@@ -11,14 +11,14 @@ use std::time::Instant;
 /// A primary and its replicas, which follow it.
 #[derive(Debug)]
 pub struct Replicated {
-    /// Where one writes.
+    /// Takes the writes.
     pub primary: Server,
-    /// What follows.
+    /// Follow the primary.
     pub replicas: Vec<Server>,
 }
 
 impl Plan<Redis> {
-    /// Starts a primary with so many replicas, and waits until all of them follow.
+    /// Starts a primary with this many replicas, and waits until all of them follow.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -33,7 +33,7 @@ impl Plan<Redis> {
                 linked(&said)
             })?;
         }
-        // Until it has acknowledged once, which takes up to a second, a replica is sent nothing.
+        // A replica gets no writes until its first acknowledgement, which takes up to a second.
         patiently("the replicas acknowledge", || {
             let mut redis = primary.redis()?;
             redis.ask(&["PUBLISH", "lab", "anyone?"])?;
@@ -46,13 +46,13 @@ impl Plan<Redis> {
 }
 
 impl Server {
-    /// The port that other servers of its kind reach it on.
+    /// The port on which other Redis servers reach it.
     pub(crate) fn program_port(&self) -> u16 {
         self.program.redis().map_or(self.port(), |redis| redis.plain_port(&self.place))
     }
 }
 
-/// Whether what a replica says of its replication is that it follows.
+/// Whether the replication info of a replica says that it follows.
 pub(crate) fn linked(info: &str) -> Result<()> {
     if info.lines().any(|line| line.trim() == "master_link_status:up") {
         return Ok(());
@@ -60,7 +60,7 @@ pub(crate) fn linked(info: &str) -> Result<()> {
     bail!("the replica has no link yet:\n{info}")
 }
 
-/// Tries until it works.
+/// Retries until it works.
 pub(crate) fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! Redis under the eyes of Sentinel.
+//! Redis monitored by Sentinel.
 
 use super::redis::Redis;
 use super::redis_replicated::{Replicated, patiently};
@@ -23,14 +23,14 @@ pub(crate) struct Sentinel {
     password: Option<String>,
 }
 
-/// A primary, replicas, and three sentinels that promote one of them when the primary is gone.
+/// A primary, replicas, and three sentinels that promote a replica when the primary is gone.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The primary at the beginning.
+    /// The initial primary.
     pub primary: Server,
-    /// Its replicas at the beginning.
+    /// The initial replicas.
     pub replicas: Vec<Server>,
-    /// Those that watch.
+    /// The sentinels.
     pub sentinels: Vec<Server>,
 }
 
@@ -41,7 +41,7 @@ impl Sentinels {
         NAME
     }
 
-    /// The port of the primary, as the sentinels that are left say.
+    /// The port of the primary, according to the sentinels that still answer.
     ///
     /// # Errors
     /// When no sentinel answers.
@@ -57,7 +57,8 @@ impl Sentinels {
 }
 
 impl Sentinels {
-    /// Has the first sentinel promote a replica, as if the primary were gone; the others hear of it.
+    /// Makes the first sentinel promote a replica, as if the primary were gone; the others learn of
+    /// it.
     ///
     /// # Errors
     /// When it refuses.
@@ -69,8 +70,8 @@ impl Sentinels {
 }
 
 impl Plan<Redis> {
-    /// Starts a primary with so many replicas and three sentinels, and waits until they know each
-    /// other. They give up a primary after a second.
+    /// Starts a primary with this many replicas and three sentinels, and waits until they know each
+    /// other. A primary counts as down after a second.
     ///
     /// # Errors
     /// As [`start`](Self::start).

@@ -6,25 +6,25 @@ use anyhow::Result;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// An authority, and what it signed. The server's is another certificate than the authority's,
-/// because careful clients refuse a server that shows the very certificate they trust.
+/// An authority, and the certificates it signed. The server's certificate is not the authority's
+/// own, because strict clients refuse a server that presents the very certificate they trust.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Certificates {
-    /// Whom the clients of an encrypted server must trust.
+    /// The authority that clients of a server with TLS must trust.
     pub authority: PathBuf,
     authority_key: PathBuf,
-    /// The server's, for 127.0.0.1 and localhost.
+    /// The server's certificate, for 127.0.0.1 and localhost.
     pub certificate: PathBuf,
     pub(crate) key: PathBuf,
-    /// A client's, for servers that ask for one.
+    /// A client's certificate, for servers that ask for one.
     pub client: PathBuf,
-    /// The key to it.
+    /// The key of `client`.
     pub client_key: PathBuf,
 }
 
 impl Certificates {
-    /// Where those of a server are, which was told to encrypt; see [`Server::folder`].
+    /// The files of a server that was started with TLS; see [`Server::folder`].
     ///
     /// [`Server::folder`]: crate::server::Server::folder
     #[must_use]
@@ -39,7 +39,7 @@ impl Certificates {
         }
     }
 
-    /// Makes those of a place, unless they are there.
+    /// Creates the files of a place, unless they exist.
     pub(crate) fn make(place: &Place) -> Result<Self> {
         let made = Self::in_folder(place.folder());
         if made.client.exists() {

@@ -11,17 +11,17 @@ use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
-/// What the manifest of the jar forgets, which only encryption needs.
+/// Jars that the manifest omits; only TLS needs them.
 const NETTY: [&str; 3] =
     ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
 
-/// A ZooKeeper server, alone or one of several.
+/// A ZooKeeper server, alone or in an ensemble.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
     tick: u32,
     tls: bool,
     asks_for_certificates: bool,
-    /// Which one it is, and the ports of all, in an ensemble.
+    /// In an ensemble: the index of this member, and the ports of all.
     ensemble: Option<(usize, Vec<u16>)>,
 }
 
@@ -32,25 +32,25 @@ impl Default for ZooKeeper {
 }
 
 impl Plan<ZooKeeper> {
-    /// The unit of its time, in milliseconds: sessions time out after two to twenty of them.
+    /// Its tick in milliseconds: sessions time out after two to twenty ticks.
     pub fn tick(mut self, milliseconds: u32) -> Self {
         self.program.tick = milliseconds;
         self
     }
 
-    /// Encrypts, with its [`Certificates`].
+    /// Uses TLS, with its [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.program.tls = true;
         self
     }
 
-    /// Encrypts, and lets in only who shows a certificate.
+    /// Uses TLS, and accepts only clients with a certificate.
     pub fn client_certificates(mut self) -> Self {
         self.program.asks_for_certificates = true;
         self.tls()
     }
 
-    /// Starts several that vote, and waits until each serves.
+    /// Starts a voting ensemble, and waits until each member serves.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -73,12 +73,12 @@ impl Plan<ZooKeeper> {
 }
 
 impl ZooKeeper {
-    /// The ports of each in an ensemble.
+    /// The ports of each member of an ensemble.
     fn each<'a>(&self, ports: &'a [u16]) -> impl Iterator<Item = &'a [u16]> {
         ports.chunks(2 + self.ports())
     }
 
-    /// The lab itself asks without encryption, on a port of its own.
+    /// The lab itself connects without TLS, on a separate port.
     fn plain_port(&self, place: &Place) -> u16 {
         if self.tls { place.ports()[place.ports().len() - 1] } else { place.port() }
     }
@@ -88,7 +88,7 @@ impl ZooKeeper {
             return Ok(String::new());
         }
         let made = Certificates::make(place)?;
-        // It takes the key and the certificate from one file.
+        // ZooKeeper takes the key and the certificate from one file.
         let both = place.folder().join("both.pem");
         let parts = [std::fs::read(&made.key)?, std::fs::read(&made.certificate)?];
         std::fs::write(&both, parts.concat())?;
@@ -137,12 +137,12 @@ impl Program for ZooKeeper {
     fn command(&self, place: &Place) -> Result<Vec<OsString>> {
         let jar = ZOOKEEPER.path()?;
         let mut classes = jar.clone().into_os_string();
-        // Without the first, it does not say why it fails.
+        // Without slf4j-simple, it does not log why it fails.
         for other in ["slf4j-simple.jar"].into_iter().chain(NETTY) {
             classes.push(":");
             classes.push(jar.with_file_name(other));
         }
-        // Everything that makes a Java program start sooner, and eight of them fit the machine.
+        // Options that make a JVM start faster, and small enough that eight fit on the machine.
         Ok(words![
             JAVA.path()?,
             "-Xmx128m",
@@ -162,7 +162,7 @@ impl Program for ZooKeeper {
     }
 
     fn ask(&self, place: &Place) -> Result<()> {
-        // `ruok` is also answered by a server without a majority.
+        // A server without a majority also answers `ruok`.
         let said = wire::line::ask(self.plain_port(place), "srvr")?;
         if said.lines().any(|line| line.starts_with("Mode:")) {
             return Ok(());

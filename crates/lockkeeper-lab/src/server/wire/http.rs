@@ -1,9 +1,9 @@
-//! HTTP, as far as one request goes.
+//! HTTP, just enough for one request.
 
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Write};
 
-/// The body of what a server on this machine answers.
+/// The body of the answer from a server on this machine.
 ///
 /// # Errors
 /// When it does not answer, or not with success.

@@ -1,9 +1,9 @@
-//! Protocols of lines, after which the server closes.
+//! Text protocols in which the server closes the connection after its answer.
 
 use anyhow::Result;
 use std::io::{Read, Write};
 
-/// Sends text and returns all that comes back.
+/// Sends text and returns the whole answer.
 ///
 /// # Errors
 /// When the server does not answer and close.

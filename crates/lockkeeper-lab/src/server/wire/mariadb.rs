@@ -1,4 +1,4 @@
-//! The protocol of MariaDB and MySQL, for one query of the user `lockkeeper`, who has no password.
+//! The protocol of MariaDB and MySQL, for one query of the user `lockkeeper`, without a password.
 
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ const ABILITIES: u32 = 0x0000_0200 | 0x0000_8000 | 0x0000_0008 | 0x0008_0000;
 /// The first column of each row.
 ///
 /// # Errors
-/// With what the server says, or when it does not answer.
+/// With the server's error, or when it does not answer.
 pub fn query(port: u16, sql: &str) -> Result<Vec<String>> {
     let mut stream = super::connect(port)?;
     let (_, greeting) = receive(&mut stream)?;
@@ -31,7 +31,7 @@ pub fn query(port: u16, sql: &str) -> Result<Vec<String>> {
         0 => return Ok(Vec::new()),
         columns => *columns,
     };
-    // The columns are described one by one, and then there is an end of that.
+    // One packet describes each column, and one marks the end of the columns.
     for _ in 0..=columns {
         receive(&mut stream)?;
     }
@@ -53,7 +53,7 @@ fn expect_ok(stream: &mut TcpStream) -> Result<()> {
     match receive(stream)? {
         (_, body) if body.first() == Some(&0) => Ok(()),
         (number, body) if body.first() == Some(&0xfe) => {
-            // Another way of asking for the password, of which there is none.
+            // The server switches to another authentication method; the password is empty.
             send(stream, number + 1, &[])?;
             let (_, body) = receive(stream)?;
             if body.first() == Some(&0) { Ok(()) } else { bail!("mariadb does not let us in") }

@@ -1,6 +1,6 @@
 //! Just enough of each protocol to see whether a server is ready, and to test the lab.
 //!
-//! Not the drivers: the lab must not fail with what it tests.
+//! Not the real drivers: the lab must not share bugs with what it tests.
 
 pub mod http;
 pub mod line;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 /// The first column of each row.
 ///
 /// # Errors
-/// With what the server says, or when it does not answer.
+/// With the server's error, or when it does not answer.
 pub fn query(port: u16, sql: &str) -> Result<Vec<String>> {
     let mut stream = super::connect(port)?;
     let mut hello = 196_608_u32.to_be_bytes().to_vec();

@@ -10,21 +10,21 @@ pub struct Resp {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer; one that is an error is an `Err` instead.
+/// A reply; an error reply is returned as `Err` instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing.
+    /// Null.
     Nil,
     /// A number.
     Number(i64),
     /// Text.
     Text(String),
-    /// Several.
+    /// An array.
     List(Vec<Reply>),
 }
 
 impl Reply {
-    /// Its text, if that is what it is.
+    /// Its text, if it is text.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -33,7 +33,7 @@ impl Reply {
         }
     }
 
-    /// Its number, if that is what it is.
+    /// Its number, if it is a number.
     #[must_use]
     pub fn number(&self) -> Option<i64> {
         match self {
@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// Its parts, if it has any.
+    /// Its elements, if it is an array.
     #[must_use]
     pub fn list(&self) -> Option<&[Self]> {
         match self {
@@ -64,7 +64,7 @@ impl Resp {
     /// Sends a command and returns the answer.
     ///
     /// # Errors
-    /// With what the server says, or when it says nothing for two seconds.
+    /// With the server's error, or when it does not answer within two seconds.
     pub fn ask(&mut self, words: &[&str]) -> Result<Reply> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
@@ -74,7 +74,7 @@ impl Resp {
         self.read()
     }
 
-    /// A part of what `INFO` says.
+    /// One section of `INFO`.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -83,7 +83,7 @@ impl Resp {
         Ok(said.text().context("text")?.to_owned())
     }
 
-    /// What the server says next, asked or not.
+    /// The next message from the server, whether it answers a request or not.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).

@@ -1,5 +1,5 @@
-//! A second runtime on which a process uses the same keeper, and which ends in the midst of its
-//! work: with waiters, holders and releases under way.
+//! A second runtime on which a process uses the same keeper, and which ends in the middle of its
+//! work: with waiters, holders and releases in progress.
 
 use super::{Shared, client};
 use anyhow::Result;
@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// How often it is looked whether all is to stop.
+/// How often it checks whether everything must stop.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Has the ordered number of tasks at work aside, on one runtime after another, until told to stop.
+/// Runs the ordered number of tasks, on one second runtime after another, until told to stop.
 pub(super) async fn work(shared: &Arc<Shared>) -> Result<()> {
     let orders = &shared.post.orders;
     if orders.aside == 0 {
@@ -33,7 +33,7 @@ pub(super) async fn work(shared: &Arc<Shared>) -> Result<()> {
                 task.await??;
             }
         }
-        // A plain drop would wait for its threads, which is not for a task to do.
+        // A plain drop would block on its threads, which a task must not do.
         runtime.shutdown_background();
         if !ended {
             return Ok(());

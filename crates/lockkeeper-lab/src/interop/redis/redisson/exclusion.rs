@@ -1,4 +1,4 @@
-//! One holds it, and the others wait, come after it, or are killed.
+//! One peer holds the lock; the others wait, take it afterwards, or are killed.
 
 use super::{Kind, LOCK, LONG, PAIRS, READ, SHORT, SOON, Table, WHILE, WRITE};
 use crate::interop::peer::Peer;
@@ -26,7 +26,7 @@ pub(super) fn we_hold_it_and_they_do_not_get_in(table: &Table) -> Result<()> {
 
 fn keeps_out(name: &str, holder: (&mut Peer, Kind), other: (&mut Peer, Kind)) -> Result<()> {
     let ((holder, kind), (other, wanted)) = (holder, other);
-    // Not vacuous: free, the other one does get it.
+    // Not vacuous: once it is free, the other one does get it.
     other.must(&wanted.attempt(name), "held")?;
     other.must(&wanted.give_back(name), "unlocked")?;
     holder.must(&kind.attempt(name), "held")?;
@@ -136,7 +136,7 @@ pub(super) fn we_enter_again_and_they_wait_for_both_to_end(table: &Table) -> Res
     Ok(())
 }
 
-/// Ours is renewed for as long as its process runs: only one that stands still loses it.
+/// Our lock is renewed while its process runs: only a paused process loses it.
 pub(super) fn our_late_release_leaves_theirs_alone(table: &Table) -> Result<()> {
     let (mut us, mut them, mut third) = (table.us()?, table.them()?, table.us()?);
     let name = table.name("lock");
@@ -162,14 +162,14 @@ pub(super) fn their_late_release_leaves_ours_alone(table: &Table) -> Result<()> 
     Ok(())
 }
 
-/// Everybody adds to a number in a file, in two steps that must not be interleaved.
+/// Every peer adds to a number in a file, in two steps that must not be interleaved.
 pub(super) fn together_we_lose_no_update(table: &Table) -> Result<()> {
     const ROUNDS: usize = 25;
     let number = table.folder.join("number");
     fs::write(&number, "0")?;
     let name = table.name("lock");
-    // Started here and not in the threads: ours die with the thread that started them. Theirs take
-    // the lock one way only: among themselves the two ways do not keep each other out.
+    // Started here and not in the threads: our peers die with the thread that started them.
+    // Redisson's peers use only one kind of lock: its two kinds do not exclude each other.
     let peers = [
         (table.us()?, LOCK),
         (table.us()?, WRITE),
@@ -194,7 +194,7 @@ pub(super) fn together_we_lose_no_update(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Whether the lock was taken by another when it was first asked for.
+/// Returns whether another peer held the lock at the first attempt.
 fn add_one(name: &str, kind: Kind, peer: &mut Peer, number: &Path) -> Result<usize> {
     peer.tell(&kind.attempt(name))?;
     let waited = peer.hear()? == "busy";

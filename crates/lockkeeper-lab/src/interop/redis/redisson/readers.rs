@@ -1,4 +1,4 @@
-//! Readers of both sides, and those who would write.
+//! Readers of both sides, and waiting writers.
 
 use super::{LOCK, LONG, READ, SHORT, SOON, Table, WHILE, WRITE};
 use crate::interop::peer::Peer;
@@ -25,7 +25,7 @@ pub(super) fn the_last_reader_to_leave_wakes_a_writer(table: &Table) -> Result<(
         we_wait.must_be_silent()?;
         let before = Instant::now();
         last.must(&READ.give_back(&name), "unlocked")?;
-        // Either may be first, and wakes the other.
+        // Either writer may be first, and then wakes the other.
         let mut writers = [(&mut they_wait, WRITE), (&mut we_wait, LOCK)];
         if writers[0].0.must_say_within("held", SOON).is_err() {
             writers.reverse();
@@ -49,8 +49,8 @@ pub(super) fn their_reader_that_crashed_lets_our_writer_in(table: &Table) -> Res
     crashed_reader(table, table.them()?, table.us()?, table.us()?)
 }
 
-/// One reader dies; another of the other side leaves; a writer gets in once the dead one is over,
-/// although the other had taken it for much longer.
+/// One reader dies; a reader of the other side releases; a writer gets in once the dead reader has
+/// expired, although the other reader had taken it for much longer.
 fn crashed_reader(table: &Table, mut dies: Peer, mut leaves: Peer, mut writes: Peer) -> Result<()> {
     let name = table.name("lock");
     let before = Instant::now();
@@ -85,8 +85,8 @@ pub(super) fn readers_share_and_keep_writers_out(table: &Table) -> Result<()> {
     us.must(&WRITE.attempt(&name), "held")
 }
 
-/// Redisson ends a read lock with the last reader it believes alive: ours must look so, also after
-/// a renewal.
+/// Redisson ends a read lock with the last reader that it believes alive: our reader must look
+/// alive to it, also after a renewal.
 pub(super) fn our_reader_outlasts_theirs_that_leaves(table: &Table) -> Result<()> {
     let (mut us, mut them) = (table.us()?, table.them()?);
     let name = table.name("lock");
@@ -107,7 +107,7 @@ pub(super) fn their_reader_outlasts_ours_that_leaves(table: &Table) -> Result<()
     let (mut us, mut them, mut third) = (table.us()?, table.them()?, table.us()?);
     let name = table.name("lock");
     us.must(&READ.take(&name, SHORT), "held")?;
-    // By the watchdog, for half a minute and on.
+    // Redisson's watchdog renews it, for half a minute at a time.
     them.must(&READ.take(&name, 0), "held")?;
     us.must(&READ.give_back(&name), "unlocked")?;
     sleep(Duration::from_millis(SHORT * 2));
