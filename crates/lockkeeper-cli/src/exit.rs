@@ -1,10 +1,10 @@
-//! What the exit code says.
+//! The exit codes.
 
 use crate::text::visible;
 use lockkeeper::{Error, ErrorKind};
 
 pub(crate) const FINE: u8 = 0;
-/// `ls`, `show` and `break`: there is nothing of the kind.
+/// `ls`, `show` and `break`: nothing matches what was asked for.
 pub(crate) const NOTHING: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_STORE: u8 = 69;
@@ -15,12 +15,12 @@ pub(crate) const LOST: u8 = 79;
 pub(crate) const CANNOT_EXECUTE: u8 = 126;
 pub(crate) const NO_COMMAND: u8 = 127;
 
-/// The code of something ended by the signal with this number, as shells have it.
+/// The exit code for an end by this signal, as in shells.
 pub(crate) fn by_signal(number: i32) -> u8 {
     u8::try_from(128 + number).unwrap_or(u8::MAX)
 }
 
-/// Why there is nothing more to do: one line for people, one number for scripts.
+/// Why the program ends: one line for people, one number for scripts.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -39,7 +39,8 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        // Without its causes: the library's messages say what to do, theirs how it was found out.
+        // Without the causes: the library's message says what to do, the causes only how it was
+        // found.
         Self::new(code_of(error.kind()), visible(&error.to_string()))
     }
 }
@@ -54,7 +55,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         ErrorKind::Lost => LOST,
         ErrorKind::NotHeld => NOTHING,
         ErrorKind::TimedOut => NOT_ACQUIRED,
-        // Unavailable, Store, and whatever a later library may add: the store is at fault.
+        // Unavailable, Store, and any kind that a later library adds: the store is at fault.
         _ => NO_STORE,
     }
 }

@@ -7,7 +7,7 @@ use crate::{json, output, table};
 use lockkeeper::backend::{HolderView, LockView};
 use lockkeeper::{FencingToken, Keeper};
 
-/// The longest note in a list; `show` has it whole.
+/// The longest note in a list; `show` prints all of it.
 const NOTE_IN_LIST: usize = 60;
 const ABSENT: &str = "-";
 
@@ -40,7 +40,7 @@ pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
     Ok(code(std::slice::from_ref(&view)))
 }
 
-/// Where the store keeps the lock: also of a recipe that cannot tell who holds it.
+/// Where the store keeps the lock; works also for a recipe that cannot tell who holds it.
 fn keys(keeper: &Keeper, asked: &ShowArguments) -> Result<u8, Failure> {
     let keys = keeper.keys(&asked.name)?;
     if asked.json {
@@ -65,7 +65,7 @@ fn nothing_under(prefix: &str) -> String {
     }
 }
 
-/// One line per holder, the number of those who wait on the first of each name.
+/// One line per holder; the first line of each name shows the number of waiters.
 fn list(views: &[LockView]) -> String {
     let mut rows = Vec::new();
     for view in views {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// `value` on one line.
 pub(crate) fn line(value: &impl Serialize) -> String {
-    // Strings, numbers and lists have no value that JSON lacks.
+    // Cannot fail: JSON can represent all strings, numbers and lists.
     let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
     text

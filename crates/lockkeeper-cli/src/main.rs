@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             failure.code
         }),
         Err(refusal) => {
-            // Nothing is left to do when even this cannot be printed.
+            // If even this cannot be printed, there is nothing left to do.
             let _ = refusal.print();
             if refusal.use_stderr() { exit::USAGE } else { exit::FINE }
         }
@@ -54,7 +54,7 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
     if let Verb::Run(asked) = verb {
         return run::run(asked, early);
     }
-    // The others end by a signal as any program does.
+    // The other commands end by a signal like any program.
     drop(early);
     match verb {
         #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Completions and manual pages, made from the definition of the arguments.
+//! Completions and manual pages, generated from the definition of the arguments.
 
 use crate::arguments::Arguments;
 use crate::exit::{self, Failure};

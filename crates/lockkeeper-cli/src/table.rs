@@ -1,8 +1,8 @@
-//! Columns that line up.
+//! Aligned columns.
 
 const GAP: &str = "  ";
 
-/// Lays `rows` out under `titles`, each line behind `indent`, without trailing blanks.
+/// Lays out `rows` under `titles`, each line after `indent`, without trailing blanks.
 pub(crate) fn lay_out<const COLUMNS: usize>(
     indent: &str,
     titles: [&str; COLUMNS],

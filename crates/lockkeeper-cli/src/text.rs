@@ -1,10 +1,10 @@
-//! Text as people see it.
+//! Text for people.
 
 use std::time::Duration;
 
-/// `text` with everything escaped that a terminal would obey rather than show.
+/// `text` with everything escaped that a terminal would interpret instead of showing.
 ///
-/// Names, notes and reasons come from whoever can reach the store.
+/// Names, notes and reasons can come from anyone who can reach the store.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -17,7 +17,7 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// Whether `c` shows nothing itself but moves, turns or breaks what follows.
+/// Whether `c` is invisible itself but moves, reverses or breaks the text that follows.
 fn changes_direction(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -32,7 +32,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     format!("{}…", &text[..end])
 }
 
-/// A command line to look at: arguments that need quotes have them.
+/// A command line for display: arguments that need quotes have them.
 #[cfg(unix)]
 pub(crate) fn command_line(words: &[std::ffi::OsString]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();

@@ -1,4 +1,4 @@
-//! One promise and its trial.
+//! One promise and its test.
 
 use crate::cases;
 use crate::stage::Stage;
@@ -38,7 +38,7 @@ impl Case {
         Self { group, promise: promise.into(), run }
     }
 
-    /// Runs the case on a thread and a runtime of its own, and looks for leftovers.
+    /// Runs the case on its own thread and runtime, and looks for leftovers.
     fn judge(&self, subject: &Subject) -> Result<(), String> {
         let (case, subject) = (self.clone(), subject.clone());
         let judged = std::thread::spawn(move || {
@@ -48,7 +48,7 @@ impl Case {
                 let limited = tokio::time::timeout(STUCK, (case.run)(stage.clone())).await;
                 limited.unwrap_or_else(|_| Err(Failure::broken("stuck: it went on and on")))
             });
-            // A case that failed left things behind with good reason.
+            // A failed case is allowed to leave things behind.
             let outcome = outcome.and_then(|()| runtime.block_on(stage.cleared()));
             runtime.shutdown_background();
             outcome
@@ -100,10 +100,10 @@ pub fn suite(subject: &Subject) -> Vec<Trial> {
     trials.collect()
 }
 
-/// The trials of a subject that is known to break promises. Each of `broken` names a case and
-/// part of what it says when it fails: the trial passes when the case fails saying so, and fails
-/// when the promise is kept after all or is broken in another way. So what is known to be wrong
-/// stays known.
+/// The trials of a subject that is known to break promises. Each entry of `broken` names a case and
+/// a part of its failure message: the trial passes if the case fails with that message. It fails if
+/// the promise is kept after all or is broken in another way. So a known flaw cannot change
+/// unnoticed.
 pub fn suite_of_flawed(subject: &Subject, broken: &[(&'static str, &'static str)]) -> Vec<Trial> {
     let Ok((capability, inspects)) = capability(subject) else { return suite(subject) };
     let label = subject.name();
@@ -134,7 +134,7 @@ fn must_say(outcome: Result<(), String>, says: &str) -> Result<(), Failed> {
     }
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -154,7 +154,7 @@ pub fn verdicts(subject: &Subject, groups: &[&str]) -> Vec<Verdict> {
     let mut cases = cases::all(&capability, inspects, subject.crossing().is_some());
     cases.retain(|case| groups.is_empty() || groups.contains(&case.group));
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Cases mostly wait: many at once cost little and save much.
+    // Cases mostly wait: running many at once costs little and saves much time.
     std::thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What becomes of renewals.
+/// What happens to renewals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Renewals {
@@ -22,18 +22,18 @@ pub enum Renewals {
     Fail,
     /// They neither reach the store nor end, until this setting changes.
     Hang,
-    /// They reach the store so much later.
+    /// They reach the store this much later.
     SentLate(Duration),
-    /// They reach the store at once, and the answer takes so long.
+    /// They reach the store at once, and the answer is delayed by this much.
     AnsweredLate(Duration),
     /// They reach the store, and the answer is lost.
     AnswerLost,
 }
 
-/// Longer than any store takes to tell of a claim that was broken, if it does.
+/// Longer than any store takes to report a broken claim, if it does.
 const BREAKING: Duration = Duration::from_millis(800);
 
-/// A backend that passes everything on to another, except what its switches say.
+/// A backend that forwards everything to another, except as its switches say.
 #[derive(Debug)]
 pub struct Faulty {
     inner: Arc<dyn Backend>,
@@ -55,7 +55,7 @@ struct Switches {
 }
 
 impl Faulty {
-    /// `inner`, with no fault as yet.
+    /// Wraps `inner`, without faults at first.
     pub fn new(inner: Arc<dyn Backend>) -> Self {
         let switches = Switches {
             renewals: watch::Sender::new(Renewals::Pass),
@@ -72,12 +72,12 @@ impl Faulty {
         Self { inner, switches: Arc::new(switches) }
     }
 
-    /// Sets what becomes of renewals from now on, and ends those that hang.
+    /// Sets what happens to renewals from now on, and ends those that hang.
     pub fn renewals(&self, become_of_them: Renewals) {
         self.switches.renewals.send_replace(become_of_them);
     }
 
-    /// How many renewals were begun so far.
+    /// How many renewals have begun so far.
     pub fn renewals_begun(&self) -> usize {
         self.switches.renewals_begun.load(Ordering::SeqCst)
     }
@@ -114,7 +114,8 @@ impl Faulty {
     }
 
     /// Breaks the next `count` claims after the store has granted them and before their callers
-    /// hear of it, where the store can. The news has `BREAKING` to come in before the grant does.
+    /// learn of it, if the store can. The news of the break gets `BREAKING` as a head start on the
+    /// grant.
     pub fn break_grants(&self, count: usize) {
         self.switches.grants_to_break.store(count, Ordering::SeqCst);
     }
@@ -127,7 +128,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Removes the claim that was granted last from the store, behind the back of its holder.
+    /// Removes the last granted claim from the store without telling its holder.
     ///
     /// # Errors
     /// When the store cannot be reached.
@@ -139,7 +140,7 @@ impl Faulty {
         }
     }
 
-    /// The ticket of the claim that was granted last.
+    /// The ticket of the last granted claim.
     pub fn ticket(&self) -> Option<Ticket> {
         self.granted().as_ref().map(Ticket::of)
     }
@@ -148,7 +149,7 @@ impl Faulty {
         self.switches.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes every fault back.
+    /// Ends every fault.
     pub fn heal(&self) {
         self.renewals(Renewals::Pass);
         self.lose_answers(0);
@@ -161,7 +162,7 @@ impl Faulty {
     }
 }
 
-/// Counts one down; whether there was one.
+/// Decrements the count; returns whether it was above zero.
 fn one_of(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
 }
@@ -284,7 +285,7 @@ impl Lease for FaultyLease {
             Renewals::Pass => self.inner.renew().await,
             Renewals::Fail => Err(fault("the renewal was dropped")),
             Renewals::Hang => {
-                // Ends also with the switches themselves, when there is no one to set them.
+                // Also ends when the switches are dropped, because then nobody can change them.
                 let _ = setting.changed().await;
                 Err(fault("the renewal hung"))
             }

@@ -1,9 +1,10 @@
-//! The three spellings of a lock that one holds at a time.
+//! The three ways to ask for a lock with one holder at a time.
 
 use lockkeeper::backend::Capability;
 use lockkeeper::{Keeper, Lock};
 
-/// What holds for a lock holds for one permit of one and for the write side too.
+/// A plain lock, a semaphore with one permit and the write side of a read-write lock must all
+/// behave the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Lock,
@@ -26,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// What is added to the name of a case.
+    /// The suffix for the name of a case.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Lock => "",
@@ -35,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// The mode as the taker spells it.
+    /// The mode in the taker's syntax.
     #[cfg_attr(not(unix), allow(dead_code, reason = "processes are commanded on unix only"))]
     pub(crate) fn word(self) -> &'static str {
         match self {

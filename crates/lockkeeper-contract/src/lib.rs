@@ -1,10 +1,10 @@
-//! The contract suite that every lockkeeper backend passes: one trial per promise, chosen by
-//! what the backend says it can do.
+//! The contract suite that every lockkeeper backend passes: one trial per promise, selected by the
+//! backend's capability.
 //!
-//! What a backend does not promise it must refuse: where a capability is absent, the trial is
-//! that exactly [`Unsupported`](lockkeeper::ErrorKind::Unsupported) comes back and names a
-//! recipe that has it. A trial that could not create the situation it is about fails with
-//! `unknown: …`; it never passes.
+//! A backend must refuse what it does not promise: where a capability is absent, the trial checks
+//! that exactly [`Unsupported`](lockkeeper::ErrorKind::Unsupported) comes back and names a recipe
+//! that has it. A trial that could not create the situation it tests fails with `unknown: …`; it
+//! never passes.
 //!
 //! # For a backend of your own
 //! Make `tests/contract.rs` a test without a harness (`harness = false` in `Cargo.toml`):
@@ -25,9 +25,9 @@
 //! }
 //! ```
 //!
-//! A backend that reaches beyond one process is also tried across processes, some of which are
-//! paused and killed. Those are run by a small program, the [`taker`], that opens your backend
-//! by its URL:
+//! A backend that reaches beyond one process is also tested across processes, some of which are
+//! paused and killed. Those are run by a small program, the [`taker`], that opens your backend by
+//! its URL:
 //!
 //! ```no_run
 //! // src/bin/my_taker.rs

@@ -1,4 +1,4 @@
-//! A taker in a process of its own, seen from its commander.
+//! A taker in its own process, as seen by the process that commands it.
 
 use crate::stage::PATIENT;
 use crate::verdict::{Failure, Outcome, ensure};
@@ -16,7 +16,7 @@ pub(crate) struct Process {
     child: Child,
     orders: ChildStdin,
     answers: mpsc::UnboundedReceiver<String>,
-    /// Answers that came while another was waited for.
+    /// Answers that arrived while another answer was awaited.
     kept: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Process {
         heard.unwrap_or_else(|_| Err(Failure::broken(format!("no answer about {slot:?}"))))
     }
 
-    /// Whether there is no answer about `slot` as yet.
+    /// Whether there is no answer about `slot` yet.
     pub(crate) fn is_silent(&mut self, slot: &str) -> bool {
         while let Ok(line) = self.answers.try_recv() {
             self.kept.push(line);
@@ -88,7 +88,7 @@ impl Process {
         self.hear(slot).await
     }
 
-    /// Waits until a `take` about `slot` was granted: its token, zero if it has none.
+    /// Waits until a `take` about `slot` was granted; returns its token, zero if it has none.
     pub(crate) async fn granted(&mut self, slot: &str) -> Outcome<u64> {
         let answer = self.hear(slot).await?;
         match answer.strip_prefix("held ") {
@@ -112,15 +112,15 @@ impl Process {
         Ok(before + Duration::from_millis(left))
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it, as a power cut would.
     pub(crate) fn kill(&mut self) -> Outcome {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Stops it in its tracks. The signal alone is not enough: its threads go on until one of
-    /// them comes to see it, which takes a while on a busy machine.
+    /// Pauses it. The signal alone is not enough: its threads run on until one of them handles it,
+    /// which takes a while on a busy machine.
     pub(crate) fn pause(&self) -> Outcome {
         kill(self.pid()?, Signal::SIGSTOP)?;
         match waitpid(self.pid()?, Some(WaitPidFlag::WUNTRACED))? {
@@ -140,7 +140,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone already.
+        // Both fail only if the process is already gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What one case works with: names nobody else has, keepers, and patience.
+//! What one case works with: names that no other case uses, keepers, and timeouts.
 
 use crate::faulty::Faulty;
 #[cfg(unix)]
@@ -13,19 +13,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a case waits for what must come. Generous: only a broken promise reaches it.
+/// How long a case waits for what must happen. Generous: only a broken promise takes this long.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
-/// A ttl nobody waits out: what is free before it was given back.
+/// A ttl that no case waits out: a name that is free before its end was released.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// The least that is left of a ttl of [`LONG`] a moment after the grant. A session may not be good
-/// for that long; but for something.
+/// The least that remains of a ttl of [`LONG`] just after the grant. A session may be shorter than
+/// the ttl, but some of it remains.
 pub(crate) fn most_of_long(capability: &Capability) -> Duration {
     if capability.session { ms(200) } else { PATIENT }
 }
 
-/// A ttl to wait out.
+/// A ttl short enough to wait out.
 pub(crate) const SHORT: Duration = Duration::from_millis(500);
 
 pub(crate) const fn ms(milliseconds: u64) -> Duration {
@@ -38,7 +38,7 @@ pub(crate) struct Stage {
     props: Mutex<Props>,
 }
 
-/// What the case took and must be through with at its end.
+/// What the case created and must end.
 #[derive(Default)]
 struct Props {
     names: Vec<String>,
@@ -56,7 +56,7 @@ impl Stage {
         &self.prefix
     }
 
-    /// A name of this case alone.
+    /// A name that only this case uses.
     pub(crate) fn name(&self, tail: &str) -> String {
         let name = format!("{}{tail}", self.prefix);
         self.with(|props| props.names.push(name.clone()));
@@ -67,14 +67,14 @@ impl Stage {
         Ok(self.subject.open().await?)
     }
 
-    /// A keeper with a handle of its own onto the store.
+    /// A keeper with its own handle to the store.
     pub(crate) async fn keeper(&self) -> Outcome<Keeper> {
         let keeper = Keeper::new(self.backend().await?)?;
         self.with(|props| props.keepers.push(keeper.clone()));
         Ok(keeper)
     }
 
-    /// A keeper whose way to the store can be made to fail.
+    /// A keeper whose connection to the store can be made to fail.
     pub(crate) async fn faulty(&self) -> Outcome<(Keeper, Arc<Faulty>)> {
         let faulty = Arc::new(Faulty::new(self.backend().await?));
         let keeper = Keeper::new(faulty.clone())?;
@@ -85,7 +85,7 @@ impl Stage {
         Ok((keeper, faulty))
     }
 
-    /// A process of its own, which opens the store by its URL.
+    /// A separate process, which opens the store by its URL.
     #[cfg(unix)]
     pub(crate) fn process(&self) -> Outcome<Process> {
         let Some(crossing) = self.subject.crossing() else {
@@ -94,9 +94,9 @@ impl Stage {
         Process::start(&crossing.taker, &crossing.url)
     }
 
-    /// Pauses `process` between two of its requests, not amid one: a store that is a file is
-    /// blocked for all while one of them stands still with its hand on it. That is a property of
-    /// the store which no lock can mend, and would only spoil what else is being tried.
+    /// Pauses `process` between two of its requests, not during one: a store that is a file is
+    /// blocked for everyone while a paused process has the file locked. No lock can repair that
+    /// property of the store, and it would only disturb the case.
     #[cfg(unix)]
     pub(crate) async fn pause(&self, process: &Process) -> Outcome {
         let probe = self.keeper().await?.lock(&self.name("probe"));
@@ -112,7 +112,7 @@ impl Stage {
         Err(Failure::unknown("it was never paused while the store was at rest"))
     }
 
-    /// A room to be guarded by a lock alone, reachable from other processes.
+    /// A room guarded by nothing but the lock, reachable from other processes.
     #[cfg(unix)]
     pub(crate) fn room(&self) -> Outcome<Room> {
         Ok(Room::at(&self.room_path())?)
@@ -122,7 +122,7 @@ impl Stage {
         std::env::temp_dir().join(self.prefix.replace('/', "-"))
     }
 
-    /// Ends what the case began and checks that nothing of it is left in the store.
+    /// Ends what the case began and checks that it left nothing in the store.
     pub(crate) async fn cleared(&self) -> Outcome {
         let props = self.with(std::mem::take);
         props.faulties.iter().for_each(|faulty| faulty.heal());
@@ -132,7 +132,8 @@ impl Stage {
         let keeper = Keeper::new(self.backend().await?)?;
         if keeper.list(&self.prefix).await.is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
             for name in &props.names {
-                // Only what is free can be taken, whatever a case had it as.
+                // An exclusive lock can be taken only if the name is free, whatever mode the case
+                // used.
                 let lock = keeper.lock(name);
                 let taken = eventually("a name of the case is free again", async || {
                     Ok(lock.try_acquire().await?)
@@ -160,12 +161,12 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Most cases have no room.
+        // Fails for most cases, which have no room.
         let _ = std::fs::remove_dir_all(self.room_path());
     }
 }
 
-/// Asks again until there is an answer; fails, saying `what`, if none ever comes.
+/// Retries until there is a result; fails with `what` if none ever comes.
 pub(crate) async fn eventually<T>(
     what: &str,
     mut probe: impl AsyncFnMut() -> Outcome<Option<T>>,
@@ -182,7 +183,7 @@ pub(crate) async fn eventually<T>(
     }
 }
 
-/// Waits until `name` looks as `wanted`.
+/// Waits until the view of `name` satisfies `wanted`.
 pub(crate) async fn seen(
     keeper: &Keeper,
     name: &str,
@@ -192,13 +193,13 @@ pub(crate) async fn seen(
     eventually(what, async || Ok(Some(keeper.show(name).await?).filter(&wanted))).await
 }
 
-/// Waits until so many wait for `name`.
+/// Waits until `length` claims wait for `name`.
 pub(crate) async fn queue_of(keeper: &Keeper, name: &str, length: usize) -> Outcome<LockView> {
     let what = format!("{length} wait in the queue");
     seen(keeper, name, &what, |view| view.waiters.len() == length).await
 }
 
-/// Takes nothing and changes nothing; fails if `name` is free.
+/// Fails if `name` is free.
 pub(crate) async fn taken(keeper: &Keeper, name: &str) -> Outcome {
     match keeper.lock(name).try_acquire().await? {
         None => Ok(()),
@@ -206,13 +207,13 @@ pub(crate) async fn taken(keeper: &Keeper, name: &str) -> Outcome {
     }
 }
 
-/// Takes `name` with patience for what must come, and gives it back.
+/// Fails unless `name` can be taken within [`PATIENT`]; releases it again.
 pub(crate) async fn free(keeper: &Keeper, name: &str) -> Outcome {
     keeper.lock(name).acquire_within(PATIENT).await?.release().await?;
     Ok(())
 }
 
-/// Whether any of the capability is missing that the cases of the queue need.
+/// Whether the backend has what the cases of the queue need.
 pub(crate) fn queues(capability: &Capability, inspects: bool) -> bool {
     capability.fair && inspects
 }

@@ -11,19 +11,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 type Open = Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Backend>>> + Send + Sync>;
 
-/// A store under trial. Clones are the same store.
+/// A store under test. Clones refer to the same store.
 #[derive(Clone)]
 pub struct Subject {
     label: String,
     open: Open,
     crossing: Option<Crossing>,
-    /// What every name of this run starts with.
+    /// The prefix of every name of this run.
     namespace: Arc<str>,
     /// How many cases were given a prefix.
     cases: Arc<AtomicUsize>,
 }
 
-/// What reaching the store from another process takes.
+/// What another process needs to reach the store.
 #[derive(Clone)]
 #[cfg_attr(not(unix), allow(dead_code, reason = "processes are commanded on unix only"))]
 pub(crate) struct Crossing {
@@ -32,10 +32,10 @@ pub(crate) struct Crossing {
 }
 
 impl Subject {
-    /// The store that [`lockkeeper::open`] finds at `url`, opened anew for every keeper; `taker`
+    /// The store that [`lockkeeper::open`] finds at `url`, opened again for every keeper; `taker`
     /// is the path of a program made with [`taker::main`](crate::taker::main).
     ///
-    /// `memory:` is new with every opening, so it is no subject by URL: use
+    /// `memory:` is a new store at every opening, so it cannot be a subject by URL: use
     /// [`from_fn`](Self::from_fn).
     pub fn url(url: &str, taker: impl Into<PathBuf>) -> Self {
         let label = url.split(':').next().unwrap_or(url).to_owned();
@@ -47,7 +47,7 @@ impl Subject {
         Self::from_fn(&label, open).across_processes(url, taker)
     }
 
-    /// A store that `open` gives handles to: every one of them onto the same store.
+    /// A store that `open` returns handles to: all of them must refer to the same store.
     pub fn from_fn<F>(label: &str, open: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Backend>>> + Send + 'static,
@@ -91,13 +91,13 @@ impl Subject {
         self.crossing.as_ref()
     }
 
-    /// A prefix for the names of one case, so that cases running at once do not meet.
+    /// A prefix for the names of one case, so that cases that run at once do not collide.
     pub(crate) fn prefix(&self) -> String {
         format!("{}/{}/", self.namespace, self.cases.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Without the URL, which may hold a password.
+/// Without the URL, which may contain a password.
 impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject").field("label", &self.label).finish_non_exhaustive()

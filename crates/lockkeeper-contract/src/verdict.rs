@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A broken promise, or a situation that did not come about.
+/// A broken promise, or a situation that did not occur.
 ///
 /// Not an `Error` itself, so that every error converts into it with `?`.
 pub(crate) struct Failure(String);
@@ -14,7 +14,7 @@ impl Failure {
         Self(why.into())
     }
 
-    /// The case proved nothing: what it is about did not happen.
+    /// The case proved nothing: the situation it tests did not occur.
     pub(crate) fn unknown(why: impl fmt::Display) -> Self {
         Self(format!("unknown: {why}"))
     }

@@ -1,4 +1,4 @@
-//! An unsynchronised resource that shows whether a lock kept two apart.
+//! An unsynchronised resource that shows whether a lock excluded others.
 
 use crate::verdict::{Outcome, ensure, unknown};
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long one stays inside: long enough that others come meanwhile.
+/// How long a visit lasts: long enough that others come meanwhile.
 const STAY: Duration = Duration::from_millis(2);
 
-/// Counts those inside, in this process, and adds one to a number in two steps that must not be
-/// interleaved.
+/// Counts the visitors inside, in this process, and adds one to a number in two steps that must not
+/// be interleaved.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     inside: AtomicUsize,
@@ -22,7 +22,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Says that someone found the lock taken.
+    /// Records that a visitor found the lock taken.
     pub(crate) fn found_busy(&self) {
         self.waited.fetch_add(1, Ordering::SeqCst);
     }
@@ -53,7 +53,7 @@ impl Witness {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The most that were inside at once.
+    /// The highest number of visitors inside at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
@@ -62,8 +62,8 @@ impl Witness {
         self.entries.load(Ordering::SeqCst)
     }
 
-    /// Passes if never more than `limit` were inside, all `expected` entries happened, and some
-    /// of them had to wait.
+    /// Passes if at most `limit` were ever inside, all `expected` entries happened, and some of
+    /// them had to wait.
     pub(crate) fn judge(&self, limit: usize, expected: usize) -> Outcome {
         let (most, entries) = (self.most(), self.entries());
         ensure!(most <= limit, "{most} were inside at once, where {limit} may be");
@@ -77,7 +77,7 @@ impl Witness {
     }
 }
 
-/// The same across processes: a directory with a file for each one inside, and a number in a
+/// The same across processes: a directory with a file for each visitor inside, and a number in a
 /// file.
 #[derive(Debug)]
 pub(crate) struct Room(PathBuf);
@@ -88,7 +88,7 @@ impl Room {
         Ok(Self(path.to_owned()))
     }
 
-    /// The critical section: how many were inside, oneself included.
+    /// The critical section: returns how many were inside, including this visitor.
     pub(crate) fn visit(&self, visitor: &str) -> io::Result<usize> {
         let mark = self.0.join("inside").join(visitor);
         fs::File::create_new(&mark)?;

@@ -40,9 +40,9 @@ fn main() -> Result<()> {
     }
 }
 
-/// The lab is run, not linked: this program stays quick to build.
+/// The lab is run, not linked, so that this program builds quickly.
 const LAB: &[&str] = &["run", "--quiet", "--package", "lockkeeper-lab", "--"];
-/// What `test` is told by itself when the servers are there.
+/// The hidden verb with which `test` calls itself once the servers are running.
 const STEPS_ONLY: &str = "test-with-the-servers-there";
 
 fn test_with_servers() -> Result<()> {
@@ -53,7 +53,7 @@ fn test_with_servers() -> Result<()> {
     cargo(&[LAB, &["with-servers", "--", itself, STEPS_ONLY]].concat())
 }
 
-/// One thing that must hold.
+/// One check.
 struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
@@ -98,7 +98,7 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Each store alone, and none.
+/// Each feature alone, and none.
 const FEATURES: &[&str] = &["", "etcd", "redis", "serde", "sqlite", "zookeeper"];
 
 const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];
@@ -136,7 +136,7 @@ fn test() -> Result<()> {
     let elapsed = start.elapsed();
     match checked {
         true => println!("\neverything holds, after {elapsed:.0?}"),
-        // At the very end, where it is seen.
+        // At the very end, where it is noticed.
         false => println!(
             "\neverything that was checked holds, after {elapsed:.0?}\nUNKNOWN: licences and \
              sources of the dependencies, since cargo-deny is not installed: cargo install cargo-deny"

@@ -21,7 +21,7 @@ pub(crate) struct Child {
     _warden: Warden,
 }
 
-/// What became of the command.
+/// A change of the command's state.
 pub(crate) enum Change {
     Ended(ExitStatus),
     Stopped(Signal),
@@ -37,7 +37,7 @@ impl Child {
         let refused = |error: std::io::Error| {
             Failure::new(exit::CANNOT_EXECUTE, format!("cannot start the command: {error}"))
         };
-        // Before there is a child whose end could be missed.
+        // Before the child exists, so that its end cannot be missed.
         let changes = tokio::signal::unix::signal(SignalKind::child()).map_err(refused)?;
         let terminal = Terminal::controlling();
         let with_terminal = terminal.as_ref().is_some_and(Terminal::is_for_the_command);
@@ -56,13 +56,13 @@ impl Child {
         Ok(Self { process, group, changes, ran: true, terminal, _warden: warden })
     }
 
-    /// The next thing that becomes of the command. Cancel safe.
+    /// The next change of the command's state. Cancel safe.
     pub(crate) async fn change(&mut self) -> Change {
         loop {
             if shim::never_became(self.group) {
                 self.ran = false;
             }
-            // A failure to ask is treated as "not yet": a later SIGCHLD asks again.
+            // An error counts as "not yet": a later SIGCHLD asks again.
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Change::Ended(status);
             }
@@ -73,25 +73,25 @@ impl Child {
         }
     }
 
-    /// Whether the command ever began, once it has ended.
+    /// Whether the command ever began; known once it has ended.
     pub(crate) fn ran(&self) -> bool {
         self.ran
     }
 
-    /// Sends a signal to the command and all it started. Returns whether that was allowed: not if
-    /// the command has become another user.
+    /// Sends a signal to the command and everything it started. Returns whether that was permitted:
+    /// it is not if the command has changed its user.
     pub(crate) fn send(&self, signal: Signal) -> bool {
-        // They may have ended this very moment, which is no error.
+        // The processes may have ended just now, which is not an error.
         killpg(self.group, signal) != Err(Errno::EPERM)
     }
 
-    /// Whether anything of it is left.
+    /// Whether any process of the group is left.
     pub(crate) fn is_there(&self) -> bool {
         killpg(self.group, None).is_ok()
     }
 
-    /// Lets a command go on that was stopped for wanting the terminal from the background, if
-    /// the terminal can be had.
+    /// Resumes a command that was stopped for using the terminal from the background, if we can
+    /// give it the terminal.
     pub(crate) fn give_terminal_and_go_on(&self) -> bool {
         let to_be_had = match &self.terminal {
             Some(terminal) if terminal.is_ours() => {
@@ -111,7 +111,7 @@ impl Child {
         self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group))
     }
 
-    /// Makes the terminal ours again, and usable if the command was killed.
+    /// Takes the terminal back, and restores its modes if the command was killed.
     pub(crate) fn return_terminal(&self, killed: bool) {
         if let Some(terminal) = &self.terminal {
             terminal.take_back_from(self.group);
@@ -122,7 +122,7 @@ impl Child {
     }
 }
 
-/// The signal that has stopped the command since this was last asked.
+/// The signal that stopped the command since the last call.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn stopped(process: Pid) -> Option<Signal> {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -132,13 +132,13 @@ fn stopped(process: Pid) -> Option<Signal> {
     }
 }
 
-/// Elsewhere there is no way to ask only this, and not also for the end.
+/// Other systems have no way to ask for a stop without also reaping the end.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn stopped(_: Pid) -> Option<Signal> {
     None
 }
 
-/// As shells have it.
+/// As in shells.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),

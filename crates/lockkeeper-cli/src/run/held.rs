@@ -30,7 +30,7 @@ impl Held {
         self.guards().iter().find_map(|guard| Some((guard.name(), guard.lost_reason()?)))
     }
 
-    /// How long nobody else can be granted any of it.
+    /// How long it is certain that nobody else can be granted any of the locks.
     pub(crate) fn until_others(&self) -> Duration {
         match self {
             Held::One(guard) => guard.until_others(),
@@ -44,8 +44,8 @@ impl Held {
         names.join(", ")
     }
 
-    /// What the command is told. A variable without a value is taken from its environment, or it
-    /// would see that of a run around this one.
+    /// The command's variables. A variable without a value is removed from its environment;
+    /// otherwise the command would see the value of an enclosing run.
     pub(crate) fn environment(&self) -> Vec<(&'static str, Option<String>)> {
         let guards = self.guards();
         let names: Vec<_> = guards.iter().map(|guard| guard.name().as_str()).collect();
@@ -60,7 +60,7 @@ impl Held {
         ]
     }
 
-    /// The command has not run: the lock need not stay for its `min_hold`.
+    /// The command has not run, so the lock need not stay for its `min_hold`.
     pub(crate) fn cancel_min_hold(&mut self) {
         match self {
             Held::One(guard) => guard.cancel_min_hold(),

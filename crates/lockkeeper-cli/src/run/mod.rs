@@ -22,7 +22,7 @@ use signals::{Early, Signals};
 use std::time::Duration;
 use supervise::{Ended, supervise};
 
-/// How long a withdrawal or a release that was not answered is waited for at the end.
+/// How long we wait at the end for a withdrawal or a release that was not answered.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(asked: &RunArguments, early: Early) -> Result<u8, Failure> {
@@ -36,7 +36,8 @@ pub(crate) fn run(asked: &RunArguments, early: Early) -> Result<u8, Failure> {
 }
 
 async fn carry_out(plan: &Plan, early: Early) -> Result<u8, Failure> {
-    // First of all, so that no signal can end us between winning the lock and caring for it.
+    // First of all, so that no signal can end us after we got the lock and before we handle
+    // signals.
     let mut signals = Signals::listen(early)?;
     let keeper = tokio::select! {
         biased;
@@ -49,21 +50,21 @@ async fn carry_out(plan: &Plan, early: Early) -> Result<u8, Failure> {
              as sqlite:"
         )));
     }
-    // What the library warns of when it connects, and nobody would see here.
+    // The library logs a warning when it connects, which nobody would see here.
     if !keeper.capability().sound {
         output::say(&format!("{keeper} is there to be seen failing: it does not keep others out"));
     }
     let mut unreleased = None;
     let outcome = hold_and_work(&keeper, plan, &mut signals, &mut unreleased).await;
     let all_done = keeper.close(LAST_WAIT).await;
-    // A release that was not answered is tried again meanwhile, and mostly succeeds.
+    // A release that was not answered is retried meanwhile, and mostly succeeds.
     if let Some(warning) = unreleased.filter(|_| !all_done) {
         output::say(&warning);
     }
     outcome
 }
 
-/// Sets `unreleased` to what is to be said if the lock is still not given back at the end.
+/// Sets `unreleased` to the warning to print if the lock is still not released at the end.
 async fn hold_and_work(
     keeper: &Keeper,
     plan: &Plan,
@@ -93,13 +94,13 @@ async fn hold_and_work(
     if !ran {
         held.cancel_min_hold();
     }
-    // Ctrl-C here means: the command is through, do not wait for a store that does not answer.
+    // Ctrl-C here means: the command has ended, do not wait for a store that does not answer.
     let given_back = tokio::select! {
         given_back = give_back(held, keeper, plan.ttl) => given_back,
         _ = signals.ending() => GivenBack::Fine,
     };
     match (given_back, outcome) {
-        // It ended by itself, but may not have been alone.
+        // The command ended by itself, but another holder may have been at work beside it.
         (GivenBack::Lost, Ok(_)) if plan.on_lost == OnLost::Kill => Ok(exit::LOST),
         (GivenBack::NotYet(warning), outcome) => {
             *unreleased = Some(warning);
@@ -109,12 +110,13 @@ async fn hold_and_work(
     }
 }
 
-/// What came of giving back.
+/// The result of the release.
 enum GivenBack {
     Fine,
-    /// It had been lost before.
+    /// The lock had been lost before.
     Lost,
-    /// The store did not answer; it is tried again in the background. What to say if in vain.
+    /// The store did not answer; the release is retried in the background. The warning if that
+    /// fails.
     NotYet(String),
 }
 

@@ -1,4 +1,4 @@
-//! What a run is to do, checked before anything is touched.
+//! What a run will do, checked before anything is touched.
 
 use crate::arguments::{OnLost, RunArguments};
 use crate::exit::Failure;
@@ -8,9 +8,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// By which a nested run knows the owner it continues.
+/// Tells a nested run which owner it continues.
 pub(crate) const OWNER_VARIABLE: &str = "LOCKKEEPER_OWNER";
-/// By which it finds the same store.
+/// Tells a nested run which store to use.
 pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_STORE";
 const LONGEST_NOTE: usize = 200;
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) store: String,
     pub(crate) names: Vec<Name>,
     pub(crate) mode: Mode,
-    /// `None` is for ever, zero is not at all.
+    /// `None` waits for ever, zero does not wait.
     pub(crate) wait: Option<Duration>,
     pub(crate) ttl: Duration,
     pub(crate) max_hold: Option<Duration>,
@@ -64,7 +64,7 @@ impl Plan {
             ttl: asked.ttl,
             max_hold: asked.max_hold,
             min_hold: asked.min_hold,
-            // Longer, and a lock that is renewed as it should be would seem about to run out.
+            // A longer grace would make a properly renewed lock look as if it were about to expire.
             grace: asked.grace.unwrap_or(USUAL_GRACE).min(asked.ttl / 3),
             on_lost: asked.on_lost,
             conflict_code: asked.conflict_exit_code,
@@ -76,7 +76,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What is wrong with the command, though it can be run.
+    /// What is wrong with the command, although it can be run.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         let program = Path::new(self.command.first()?).file_name()?;
         // It would seem to end at once; with `--wait`, no signal and no loss would reach it.
@@ -87,8 +87,8 @@ impl Plan {
     }
 }
 
-/// The store's URL as the command needs it, which may have another folder or home before it uses
-/// it. `opened` is what the store calls itself: for a file, where it is.
+/// The store's URL for the command, which may change its working directory or home before it uses
+/// the URL. `opened` is the store's own name: for a file, its path.
 pub(crate) fn store_from_anywhere(url: &str, opened: &str) -> String {
     match opened.strip_prefix("sqlite:") {
         Some(path) => format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F")),

@@ -1,4 +1,4 @@
-//! Waiting for the lock, and saying for whom.
+//! Waits for the lock, and tells the user who holds it.
 
 use super::held::Held;
 use super::plan::Plan;
@@ -10,18 +10,18 @@ use lockkeeper::{ErrorKind, Keeper, Lock, Mode, Multi, Owner, Result};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long we wait in silence, and how often we look again after.
+/// How long we wait in silence, and how often we poll after that.
 const GLANCE: Duration = Duration::from_secs(1);
-/// For every so many places further back we look a second later, up to this: each look reads the
-/// whole queue, and in a long one everybody looks.
+/// The interval grows by a second for every this many places in the queue, up to
+/// `LONGEST_GLANCE`: each poll reads the whole queue, and in a long queue every waiter polls.
 const PLACES_PER_GLANCE: u32 = 16;
 const LONGEST_GLANCE: Duration = Duration::from_secs(10);
-/// How often we say the same thing again.
+/// How often we repeat the same message.
 const REMINDER: Duration = Duration::from_secs(30);
 
-/// Takes what the plan names, or says why not.
+/// Takes the locks that the plan names, or says why not.
 ///
-/// Cancel safe: dropped, it leaves the queue.
+/// Cancel safe: dropping it leaves the queue.
 pub(crate) async fn take(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Held, Failure> {
     if plan.owner.is_some() && !keeper.capability().reentrant {
         refuse_what_is_ours(keeper, plan, owner).await?;
@@ -40,10 +40,11 @@ pub(crate) async fn take(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<
     }
 }
 
-/// A run within a run that holds the name would wait for it, and that one for us.
+/// Refuses a nested run that would deadlock: it would wait for the enclosing run that holds the
+/// name, and that run waits for us.
 async fn refuse_what_is_ours(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<(), Failure> {
     for name in &plan.names {
-        // Where nobody can tell, we wait like any other.
+        // If the store cannot tell who holds it, we wait like any other.
         let Ok(view) = keeper.show(name.as_str()).await else { continue };
         if view.holders.iter().any(|holder| holder.owner == *owner) {
             let name = name.as_str();
@@ -98,7 +99,7 @@ async fn contend(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Result<Option<H
     }
 }
 
-/// Looks at the queue for as long as it is polled; returns never.
+/// Polls the queue and prints who is ahead; never returns.
 async fn tell_whom_we_wait_for<T>(keeper: &Keeper, plan: &Plan, owner: &Owner) -> T {
     let mut last: Option<(Obstacle, Instant)> = None;
     loop {
@@ -110,7 +111,7 @@ async fn tell_whom_we_wait_for<T>(keeper: &Keeper, plan: &Plan, owner: &Owner) -
             obstacle.is_much_like(before) && said.elapsed() < REMINDER
         });
         if !known {
-            // Waited for, so that a stuck stderr does not pile up lines.
+            // Awaited, so that lines do not pile up when stderr is stuck.
             let _ = output::say_aside(obstacle.to_string()).await;
             last = Some((obstacle, Instant::now()));
         }
@@ -130,7 +131,7 @@ async fn not_free(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Failure {
     Failure::new(plan.conflict_code, message)
 }
 
-/// What is between us and the lock.
+/// What stands between us and the lock.
 struct Obstacle {
     name: String,
     held: Option<Holders>,
@@ -143,7 +144,7 @@ struct Holders {
 }
 
 impl Obstacle {
-    /// `None` when nothing is in the way at this moment, or the store did not say.
+    /// `None` if nothing is in the way at this moment, or the store did not answer.
     async fn find(keeper: &Keeper, plan: &Plan, owner: &Owner) -> Option<Self> {
         let mut names: Vec<_> = plan.names.iter().collect();
         names.sort();
@@ -166,7 +167,7 @@ impl Obstacle {
 
     fn seen_in(view: &LockView, owner: &Owner) -> Option<Self> {
         let place = view.place_of(owner);
-        // Of several names we hold the first ones ourselves.
+        // With several names, we hold the first ones ourselves.
         let ours = view.holders.iter().any(|holder| holder.owner == *owner);
         if ours && place.is_none() {
             return None;
@@ -177,7 +178,7 @@ impl Obstacle {
         Some(Self { name: view.name.to_string(), held, place })
     }
 
-    /// Whether saying it again would tell nothing new.
+    /// Whether a new message would tell nothing new.
     fn is_much_like(&self, other: &Self) -> bool {
         let owners = |it: &Self| it.held.as_ref().map(|held| held.owners.clone());
         self.name == other.name && self.place == other.place && owners(self) == owners(other)

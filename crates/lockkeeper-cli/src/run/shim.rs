@@ -1,7 +1,7 @@
-//! The moment between `fork` and `exec`, as a program.
+//! The code between `fork` and `exec`, as a separate program.
 //!
-//! What must be done there needs `unsafe` code, which this project does without. Instead we start
-//! ourselves under a hidden verb; that does it and becomes the command.
+//! That code would need `unsafe`, which this project does not use. Instead we start ourselves under
+//! a hidden verb; that process does the work and then execs the command.
 
 use super::terminal::Terminal;
 use crate::exit::{CANNOT_EXECUTE, NO_COMMAND, USAGE};
@@ -15,12 +15,12 @@ use std::process::Command;
 const VERB: &str = "--become";
 const WITH_TERMINAL: &str = "with-terminal";
 const WITHOUT_TERMINAL: &str = "without-terminal";
-/// What the process is called until it has become the command, whose own name `exec` gives it:
-/// by this one tells, also of one that has ended, whether the command ever ran.
+/// The name of the process until it execs the command, which gives it the command's name: so the
+/// name shows, even after the process has ended, whether the command ever ran.
 #[cfg(target_os = "linux")]
 const BEFORE: &std::ffi::CStr = c"lockkeeper-shim";
 
-/// The file this process runs, even if another was installed in its place meanwhile.
+/// The executable of this process, even if it was replaced on disk meanwhile.
 pub(crate) fn ourselves() -> Command {
     let mut command = Command::new(if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
@@ -31,7 +31,7 @@ pub(crate) fn ourselves() -> Command {
     command
 }
 
-/// A command line that becomes `command`.
+/// A command line that execs `command`.
 pub(crate) fn becoming(command: &[OsString], with_terminal: bool) -> Command {
     let mut shim = ourselves();
     shim.arg(VERB)
@@ -42,7 +42,7 @@ pub(crate) fn becoming(command: &[OsString], with_terminal: bool) -> Command {
     shim
 }
 
-/// Becomes the command, if that is what the arguments ask. Returns only an exit code.
+/// Execs the command, if the arguments ask for that. Returns only on failure, with an exit code.
 pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let mut arguments = arguments.skip(1);
     if arguments.next()? != VERB {
@@ -60,7 +60,7 @@ pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> 
         output::say(&format!("the command would outlive lockkeeper: {error}"));
         return Some(CANNOT_EXECUTE);
     }
-    // It may have died before the line above; then nobody holds the lock for us.
+    // The parent may have died before `set_pdeathsig`; then nobody holds the lock for us.
     if getppid().as_raw() != parent {
         return Some(USAGE);
     }
@@ -78,23 +78,23 @@ pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> 
     Some(code)
 }
 
-/// Whether a process has ended without ever becoming the command. To be asked before it is waited
-/// for: nothing is known of it afterwards.
+/// Whether a process has ended without ever running the command. Must be called before the process
+/// is reaped: afterwards nothing is known about it.
 #[cfg(target_os = "linux")]
 pub(crate) fn never_became(process: Pid) -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    // One that lives may yet become it, after we have looked.
+    // A live process may still exec the command after we have looked.
     let ended = matches!(
         waitid(Id::Pid(process), look),
         Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
     );
-    // Where nobody can tell, it is taken to have run.
+    // If the name cannot be read, we assume that the command ran.
     let name = || std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
     ended && name().trim_ascii_end() == BEFORE.to_bytes()
 }
 
-/// Elsewhere there is no telling.
+/// Other systems cannot tell.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn never_became(_: Pid) -> bool {
     false

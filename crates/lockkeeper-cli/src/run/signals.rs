@@ -1,14 +1,14 @@
-//! The signals that are not for us.
+//! The signals that are meant for the command.
 
 use crate::exit::{self, Failure};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// Passed on to the command; before there is one, those that end a process end us.
+/// Forwarded to the command; before it runs, those that end a process end us.
 ///
-/// Left out are those that cannot be caught, those by which a process learns of its own fault (a
-/// SIGSEGV of ours is not the command's), and the real-time ones, which end us and so the command.
+/// Not included: signals that cannot be caught, signals that report a process's own fault (our
+/// SIGSEGV is not the command's), and real-time signals, which end us and so the command.
 const PASSED_ON: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -31,22 +31,23 @@ const PASSED_ON: &[Signal] = &[
 /// By default these do nothing to a process.
 const HARMLESS: &[Signal] = &[Signal::SIGWINCH, Signal::SIGURG, Signal::SIGCONT];
 
-/// Caught only once the lock is held: stopped, we could not renew it. A waiter may be stopped.
+/// Caught only once the lock is held: if we were stopped, we could not renew it. A waiter may be
+/// stopped.
 const STOPPING: &[Signal] = &[Signal::SIGTSTP, Signal::SIGTTIN];
 
-/// Signals that come before anyone listens: they wait until this is dropped, on the same thread,
-/// instead of ending us by their own hand and with another exit code.
+/// Holds back signals that arrive before anyone listens. They stay pending until this is dropped on
+/// the same thread, instead of killing us directly with another exit code.
 #[derive(Debug)]
 pub(crate) struct Early {
     blocked: SigSet,
 }
 
 impl Early {
-    /// To be called before there are other threads: they inherit it, and leave these signals to
-    /// the main one.
+    /// Must be called before there are other threads: they inherit the mask, and leave these
+    /// signals to the main thread.
     pub(crate) fn hold_back() -> Self {
         let mut blocked: SigSet = PASSED_ON.iter().copied().collect();
-        // It cannot fail for signals that exist. What was blocked before us stays so.
+        // It cannot fail for signals that exist. Signals that were already blocked stay blocked.
         if let Ok(before) = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK) {
             before.iter().for_each(|signal| blocked.remove(signal));
         }
@@ -67,7 +68,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens, first to what came `early`.
+    /// Starts to listen; signals held back by `early` come first.
     pub(crate) fn listen(early: Early) -> Result<Self, Failure> {
         let (tell, received) = mpsc::unbounded_channel();
         let signals = Self { received, tell, ignored: Ignored::at_start() };
@@ -81,8 +82,8 @@ impl Signals {
         self.catch(STOPPING)
     }
 
-    /// Signals that were ignored when we began (`nohup`) stay so: caught, they would no longer be
-    /// ignored in the command either.
+    /// Signals that were ignored when we began (`nohup`) stay ignored: if we caught them, the
+    /// command would no longer ignore them either.
     fn catch(&self, wanted: &[Signal]) -> Result<(), Failure> {
         for &one in wanted.iter().filter(|one| !self.ignored.contains(**one)) {
             let mut stream = signal(SignalKind::from_raw(one as i32)).map_err(|error| {
@@ -116,7 +117,7 @@ impl Signals {
     }
 }
 
-/// The signals this process was started with set to be ignored.
+/// The signals that were set to be ignored when this process was started.
 struct Ignored(u64);
 
 impl Ignored {

@@ -1,4 +1,4 @@
-//! The command runs: signals go in, its exit code comes out, and it stops before the lock does.
+//! Runs the command: forwards signals, returns its exit code, and stops it before the lock ends.
 
 use super::child::{Change, Child, exit_code};
 use super::held::Held;
@@ -15,22 +15,22 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// How often a timer is checked against the clock of validity, which goes on while the machine
-/// sleeps and timers do not.
+/// sleeps; timers do not.
 const GLANCE: Duration = Duration::from_secs(1);
-/// How often a command that wants the terminal is offered it, and a group is looked for.
+/// How often we offer the terminal to a command that wants it, and check whether the group is gone.
 const OFTEN: Duration = Duration::from_millis(100);
 /// How long a stuck stderr can delay the end.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// How a command came to its end.
+/// How a command ended.
 pub(crate) struct Ended {
-    /// What we exit with.
+    /// Our exit code.
     pub(crate) code: u8,
     /// Whether it ever began: not if it could not be executed, or was ended before.
     pub(crate) ran: bool,
 }
 
-/// Stays with the command until it has ended.
+/// Supervises the command until it has ended.
 pub(crate) async fn supervise(
     child: Child,
     held: &Held,
@@ -62,8 +62,8 @@ struct Watch<'a> {
     child: Child,
     held: &'a Held,
     plan: &'a Plan,
-    /// The longest that the lease was ever seen to last: less than the ttl in a store that keeps
-    /// sessions, and at first in one that handed the lock over.
+    /// The longest remaining time of the lease that was seen so far: it is less than the ttl in a
+    /// store with sessions, and at first after a hand-over.
     fullest: Duration,
     /// Set once the command was told to stop because of the lock.
     kill_at: Option<Moment>,
@@ -108,12 +108,12 @@ impl Watch<'_> {
         }
     }
 
-    /// Asks the command to stop, and sets the time by which it must have.
+    /// Asks the command to stop, and sets the deadline.
     fn stop(&mut self) {
         let left = self.held.until_others().saturating_sub(reserve(self.plan.ttl));
         self.kill_at = Some(Moment::now() + self.plan.grace.min(left));
         self.child.send(Signal::SIGTERM);
-        // One that is stopped must go on to hear it.
+        // A stopped process must be resumed to handle SIGTERM.
         self.child.send(Signal::SIGCONT);
     }
 
@@ -124,7 +124,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The command has ended, but what it started has the same time to.
+    /// The command has ended; the processes that it started have until the same deadline.
     async fn until_all_ended(&mut self) {
         while self.child.is_there() && !self.killed {
             let left = self.kill_at.map_or(Duration::ZERO, Moment::remaining);
@@ -136,7 +136,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether the command now waits for the terminal.
+    /// Returns whether the command now waits for the terminal.
     fn stopped_by(&mut self, signal: Signal) -> bool {
         match signal {
             Signal::SIGTTIN | Signal::SIGTTOU => {
@@ -148,7 +148,7 @@ impl Watch<'_> {
                 }
                 waits
             }
-            // Someone's deliberate act, by another way than the terminal.
+            // Someone stopped it deliberately, and not through the terminal.
             Signal::SIGSTOP if !self.child.has_terminal() => false,
             _ => {
                 self.say("a command under a lock cannot be suspended: it goes on".into());
@@ -174,7 +174,7 @@ impl Watch<'_> {
     }
 }
 
-/// The part of the lease left unused, for the kernel to deliver SIGKILL in.
+/// The part of the lease that is left unused, so that the kernel has time to deliver SIGKILL.
 fn reserve(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_millis(200))
 }
@@ -186,13 +186,13 @@ async fn reached(moment: Option<Moment>) {
     }
 }
 
-/// Waits until so little of the lease is left that the command must begin to stop now. While
-/// renewals are answered that never comes.
+/// Waits until so little of the lease is left that the command must begin to stop now. That never
+/// happens while renewals are answered.
 async fn about_to_run_out(held: &Held, plan: &Plan, fullest: &mut Duration) {
     loop {
         let left = held.until_others();
         *fullest = left.max(*fullest);
-        // Half of it is for renewals, whatever the command would like.
+        // Half of the lease is reserved for renewals, however long the grace.
         let needed = (plan.grace + reserve(plan.ttl)).min(*fullest / 2);
         let spare = left.saturating_sub(needed);
         if spare.is_zero() {

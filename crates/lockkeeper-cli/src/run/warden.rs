@@ -1,8 +1,8 @@
-//! A process that waits for our death, to end what the command started.
+//! A process that waits for our death, and then kills what the command started.
 //!
-//! The kernel kills the command itself when we are killed, but not its children: those of a
-//! `sh -c` would work on without a lock. The warden has the reading end of a pipe that only we
-//! can write to, so it learns of our death whatever its cause.
+//! The kernel kills the command itself when we are killed, but not its children: those of a `sh -c`
+//! would go on working without a lock. The warden has the read end of a pipe that only we can write
+//! to, so it notices our death whatever the cause.
 
 use super::shim;
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -19,8 +19,8 @@ pub(crate) struct Warden(Child);
 
 impl Warden {
     pub(crate) fn start() -> std::io::Result<Self> {
-        // In a group of its own, so that what is meant for ours does not end it; with nothing of
-        // ours open, so that nobody waits for it.
+        // In its own group, so that signals for our group do not end it; with none of our outputs
+        // open, so that no reader waits for it.
         shim::ourselves()
             .arg(VERB)
             .current_dir("/")
@@ -32,7 +32,7 @@ impl Warden {
             .map(Self)
     }
 
-    /// Says which group to end.
+    /// Tells the warden which group to kill.
     pub(crate) fn watch_over(&mut self, group: Pid) -> std::io::Result<()> {
         self.tell(&group.to_string())
     }
@@ -46,25 +46,25 @@ impl Warden {
 }
 
 impl Drop for Warden {
-    /// The command has ended: what it left behind on purpose may stay.
+    /// The command has ended: processes that it left behind on purpose may stay.
     fn drop(&mut self) {
-        // Should someone have killed the warden, there is nobody to tell.
+        // If someone killed the warden, there is nobody to tell.
         let _ = self.tell(DISMISSED);
-        // Were it stopped, waiting for it to go by itself would keep the lock.
+        // If the warden is stopped, waiting for it to end by itself would keep the lock.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Is the warden, if that is what the arguments ask. Returns an exit code.
+/// Acts as the warden, if the arguments ask for that. Returns an exit code.
 pub(crate) fn if_asked(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     if arguments.nth(1)? != VERB {
         return None;
     }
-    // It must outlive us by a moment, and we may be about to die of a signal to all of our name.
+    // The warden must outlive us, and a signal to all processes of our name may be about to end us.
     let _ = SigSet::all().thread_block();
     let mut told = String::new();
-    // Ends when the last writer has closed the pipe, by will or by death.
+    // Returns when the last writer has closed the pipe, on purpose or by dying.
     let _ = std::io::stdin().read_to_string(&mut told);
     let mut lines = told.lines();
     let group = lines.next().and_then(|line| line.parse().ok());

@@ -1,4 +1,4 @@
-//! What is not promised is refused, never given in a weaker form.
+//! A feature that the backend does not promise is refused, never given in a weaker form.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -28,7 +28,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
-/// Exactly `Unsupported`, naming a recipe that has what is missing.
+/// The error must be exactly `Unsupported`, and name a recipe that has what is missing.
 fn refused<T>(outcome: Result<T, Error>, has: fn(&Capability) -> bool) -> Outcome {
     let Err(error) = outcome else {
         return Err(Failure::broken("what is not promised was given all the same"));

@@ -1,4 +1,4 @@
-//! The same for threads, without a runtime around them.
+//! The same for threads without a runtime.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -25,7 +25,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
-/// Runs `act` on a thread that knows of no runtime.
+/// Runs `act` on a thread without a runtime.
 async fn on_a_thread<T: Send + 'static>(
     act: impl FnOnce() -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {
@@ -42,7 +42,7 @@ async fn it_needs_no_runtime(stage: Arc<Stage>) -> Outcome {
     on_a_thread(move || {
         let keeper = Keeper::new(backend)?;
         let guard = keeper.lock(&name).ttl(ms(1500)).acquire()?;
-        // Renewed on the keeper's own thread while this one is away.
+        // The keeper's own thread renews it while this one sleeps.
         std::thread::sleep(ms(2500));
         guard.check()?;
         guard.release()?;

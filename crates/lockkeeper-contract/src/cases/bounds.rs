@@ -1,4 +1,4 @@
-//! The terms of a claim: how long it lives, at least and at most.
+//! The terms of a claim: its shortest and longest life.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -75,7 +75,7 @@ async fn max_hold_ends_a_hold_that_goes_on(stage: Arc<Stage>) -> Outcome {
     Ok(())
 }
 
-/// A machine that stood still for a whole ttl has not shown anything about `max_hold`.
+/// If the machine stood still for a whole ttl, the case shows nothing about `max_hold`.
 fn unknown_delay() -> Outcome {
     Err(Failure::unknown("the claim expired first, so nothing ran for a whole ttl"))
 }

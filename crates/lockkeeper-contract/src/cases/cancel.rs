@@ -1,4 +1,4 @@
-//! A caller that goes away, at whatever point, leaves nothing behind.
+//! A caller that cancels, at any point, leaves nothing behind.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -43,10 +43,10 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
-/// More polls than any acquire takes; waits that never end are cut by the clock instead.
+/// More polls than any acquire takes; a timeout ends waits that never end.
 const MOST_POLLS: usize = 40;
 
-/// Polls a future so many times, then is through with it.
+/// Polls a future at most `left` times, then gives it up.
 struct Polled<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -64,13 +64,13 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-/// How a future that was polled at most so many times ended.
+/// How a future ended that was polled a limited number of times.
 enum End<T> {
-    /// It was done.
+    /// It completed.
     Done(T),
-    /// It was dropped after the last of the polls.
+    /// It was dropped after the last poll.
     Dropped,
-    /// It was dropped when it would not be woken any more.
+    /// It was dropped because nothing woke it any more.
     Asleep,
 }
 
@@ -101,7 +101,7 @@ async fn asked_for(stage: &Stage, of: fn(&Keeper, &str) -> Lock) -> Outcome {
     unknown!("no acquire was granted within {MOST_POLLS} polls")
 }
 
-/// Drops an acquire of a held name after 1, 2, 3, … polls until it sleeps for good.
+/// Drops an acquire of a held name after 1, 2, 3, … polls until nothing wakes it any more.
 async fn waited_for(stage: &Stage, of: fn(&Keeper, &str) -> Lock) -> Outcome {
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let name = stage.name("held");
@@ -152,7 +152,7 @@ async fn a_permit_waited_for_and_forsaken(stage: Arc<Stage>) -> Outcome {
     waited_for(&stage, |keeper, name| keeper.semaphore(name, 1)).await
 }
 
-/// A stay that nobody waits out.
+/// A `min_hold` that no case waits out.
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn who_was_not_there_for_the_grant_serves_no_min_hold(stage: Arc<Stage>) -> Outcome {
@@ -203,7 +203,7 @@ async fn a_lock_forsaken_while_it_is_handed_over(stage: Arc<Stage>) -> Outcome {
         let held = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
         let waiting = polled(polls, async {
             let mut waiting = Box::pin(lock.acquire());
-            // In the queue before the name is given back, as far as one poll leads.
+            // One poll, to be in the queue before the release, if one poll is enough for that.
             futures_util::future::poll_immediate(&mut waiting).await;
             let release = tokio::spawn(held.release());
             let guard = waiting.await;

@@ -46,7 +46,7 @@ async fn lost_answer(stage: &Stage, of: fn(&Keeper, &str) -> Lock) -> Outcome {
     let kind = outcome.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Unavailable), "a lost answer gave {kind:?}");
     free(&two, &name).await?;
-    // One who waits asks again, and what it asked for before is withdrawn all the same.
+    // A waiter asks again, and its earlier request is still withdrawn.
     way.lose_answers(1);
     let guard = of(&one, &name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(guard.is_held(), "what was handed out was over already");
@@ -87,7 +87,7 @@ async fn a_grant_that_came_too_late_is_given_back(stage: Arc<Stage>) -> Outcome 
     let name = stage.name("too late");
     let ttl = ms(1000);
     way.delay_next_answer(ttl + ms(300));
-    // The first grant is over before it arrives; only a second one can be held.
+    // The first grant has expired before it arrives; only a second one can be held.
     let guard = keeper.lock(&name).ttl(ttl).acquire().await?;
     ensure!(guard.is_held(), "what was handed out was over already");
     guard.release().await?;
@@ -112,7 +112,7 @@ async fn a_withdrawal_made_twice_leaves_the_next_holder_alone(stage: Arc<Stage>)
     undisturbed(&stage, &one, &name).await
 }
 
-/// One who takes `name` keeps it while `busy` insists on giving back what it gave back before.
+/// The next holder of `name` keeps it while `busy` goes on retrying its old release.
 async fn undisturbed(stage: &Stage, busy: &Keeper, name: &str) -> Outcome {
     let (two, three) = (stage.keeper().await?, stage.keeper().await?);
     let guard = two.lock(name).ttl(LONG).acquire_within(PATIENT).await?;

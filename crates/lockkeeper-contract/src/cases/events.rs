@@ -1,4 +1,4 @@
-//! What happens is told, in order.
+//! Events are reported, in order.
 
 use super::{Chosen, cases};
 use crate::case::Case;

@@ -1,4 +1,4 @@
-//! A claim ends for its holder before it can be another's.
+//! A claim ends for its holder before another can get it.
 
 use super::{Chosen, cases, cases_of_each_kind};
 use crate::case::Case;
@@ -32,7 +32,7 @@ async fn nobody_is_granted_what_another_may_still_believe_valid(
     let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
     let name = stage.name("expiring");
     way.renewals(Renewals::Hang);
-    // Several rounds: the moment of the grant falls differently each time.
+    // Several rounds, so that the grant comes at different moments.
     for _ in 0..3 {
         let first = kind.of(&one, &name).ttl(SHORT).acquire().await?;
         let second = kind.of(&two, &name).ttl(LONG).acquire_within(PATIENT).await?;
@@ -60,9 +60,9 @@ async fn a_claim_left_alone_ends_after_its_validity_and_not_before(
     Ok(())
 }
 
-/// What one holder certainly believed: from when it knew of the grant to the end of validity or
-/// the beginning of the release. Both ends are measured inwards, so an overlap is never a mistake
-/// of measurement.
+/// What one holder certainly believed: from the moment it knew of the grant to the end of validity
+/// or the start of the release. Both ends are measured inwards, so measuring alone can never
+/// produce an overlap.
 type Believed = (Moment, Moment);
 
 async fn claims_do_not_overlap_while_some_expire(stage: Arc<Stage>, kind: Kind) -> Outcome {
@@ -86,7 +86,7 @@ async fn claims_do_not_overlap_while_some_expire(stage: Arc<Stage>, kind: Kind) 
                 } else {
                     tokio::time::sleep(ms(3)).await;
                     history.push((start, end.min(Moment::now())));
-                    // Not awaited: on a slow machine a renewal has begun, and hangs.
+                    // Not awaited: on a slow machine a renewal may have begun, and hangs.
                     drop(guard);
                 }
             }
@@ -153,7 +153,7 @@ async fn a_late_release_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
     let first = one.lock(&name).ttl(SHORT).acquire().await?;
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(first.lost_reason() == Some(LossReason::Expired), "{:?}", first.lost_reason());
-    // The lease is away with the hanging renewal; when that ends, it is released: late.
+    // The hanging renewal has the lease; when the renewal ends, the lease is released, late.
     way.heal();
     let outcome = first.release().await;
     let kind = outcome.err().map(|error| error.kind());

@@ -61,7 +61,7 @@ async fn a_try_does_not_overtake_those_who_wait(stage: Arc<Stage>, kind: Kind) -
         let lock = kind.of(&two, &name).ttl(LONG);
         let waiter = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
         queue_of(&one, &name, 1).await?;
-        // The waiter has been here longer, so the name is never free in between.
+        // The waiter came first, so the name is never free in between.
         let release = tokio::spawn(held.release());
         while !waiter.is_finished() {
             let tried = kind.of(&one, &name).ttl(LONG).try_acquire().await?;

@@ -1,4 +1,4 @@
-//! Three ways out of a hold, from wherever.
+//! Three ways to end a hold, from any place.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -48,7 +48,7 @@ async fn dropping_one_in_a_panic_releases(stage: Arc<Stage>) -> Outcome {
     let guard = one.lock(&name).ttl(LONG).acquire().await?;
     let panicked = tokio::spawn(async move {
         let _guard = guard;
-        // Unwinds as a panic does, without a message on the terminal.
+        // Unwinds like a panic, but prints no message.
         std::panic::resume_unwind(Box::new("on purpose"));
     });
     ensure!(panicked.await.is_err_and(|error| error.is_panic()), "it did not panic");
@@ -106,7 +106,7 @@ async fn waiting_for_the_loss_does_no_harm(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("signalled");
     let guard = keeper.lock(&name).ttl(LONG).acquire().await?;
     let share = guard.share();
-    // Waited for in vain, and given up half-way.
+    // The wait for a loss times out, and is cancelled half-way.
     ensure!(tokio::time::timeout(SHORT / 4, guard.lost()).await.is_err(), "its loss was signalled");
     ensure!(guard.is_held() && guard.lost_reason().is_none(), "to wait for the loss ended it");
     ensure!(!share.lost().is_signalled(), "the loss of another guard was signalled");

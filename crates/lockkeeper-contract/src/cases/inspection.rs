@@ -1,4 +1,4 @@
-//! Looking at locks, and breaking them.
+//! Inspecting locks, and breaking them.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -29,7 +29,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_hold_is_broken_by_its_token_only,
         ));
     }
-    // Those that poll find out by renewing.
+    // Backends that poll find out only by renewing.
     if chosen.capability.fencing && chosen.capability.notified {
         cases.extend(cases!("inspection": a_hold_broken_before_its_holder_knew_of_it_is_told));
     }
@@ -72,7 +72,7 @@ async fn an_owner_that_entered_again_is_shown_once(stage: Arc<Stage>) -> Outcome
     for _ in 0..3 {
         guards.push(lock.acquire().await?);
     }
-    // Not every store is told how often, and those that are may be told late.
+    // Not every store learns the number of guards, and some learn it late.
     while let Some(guard) = guards.pop() {
         let view = two.show(&name).await?;
         let [holder] = view.holders.as_slice() else {
@@ -139,7 +139,7 @@ async fn every_reader_is_shown(stage: Arc<Stage>) -> Outcome {
 async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) -> Outcome {
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let name = stage.name("broken");
-    // Renewed often, for backends that hear of it only then.
+    // Renewed often, for backends that learn of the break only by renewing.
     let guard = one.lock(&name).ttl(SHORT * 4).acquire().await?;
     let Some(token) = guard.token() else { return Err(Failure::broken("no token")) };
     let lock = two.lock(&name).ttl(LONG);
@@ -163,11 +163,11 @@ async fn a_broken_hold_tells_its_holder_and_lets_the_next_in(stage: Arc<Stage>) 
 
 async fn a_hold_broken_before_its_holder_knew_of_it_is_told(stage: Arc<Stage>) -> Outcome {
     let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
-    // So that the keeper listens, for stores where it does only while something is held.
+    // Makes the keeper subscribe, for stores where it does so only while something is held.
     let other = one.lock(&stage.name("other")).ttl(LONG).acquire().await?;
     let name = stage.name("broken at once");
     way.break_grants(1);
-    // Renewed too late to be found out by that.
+    // Its first renewal is too late to reveal the break.
     let guard = one.lock(&name).ttl(LONG).acquire().await?;
     let next = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;

@@ -1,4 +1,4 @@
-//! A loss is noticed, once, in time, and for good.
+//! A loss is noticed once, in time, and stays.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -29,7 +29,7 @@ async fn it_is_signalled_while_a_renewal_hangs(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("hanging");
     way.renewals(Renewals::Hang);
     let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
-    // Nothing but the signal: asking the guard would make it look at its clock.
+    // Waits for the signal only: asking the guard would make it check its clock.
     let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "no signal while the renewal hangs");
     ensure!(way.renewals_begun() > 0, "it was lost before it was to be renewed");
@@ -105,7 +105,7 @@ async fn late(stage: &Stage, renewals: Renewals) -> Outcome {
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(!first.is_held(), "granted while another believes it valid");
     ensure!(way.renewals_begun() > 0, "no renewal was under way when it expired");
-    // The renewal is answered, and the lease given back, when the keeper has come to rest.
+    // Once the keeper is closed, the renewal was answered and the lease released.
     ensure!(one.close(PATIENT).await, "the late renewal did not end");
     ensure!(!first.is_held(), "a late renewal brought it back");
     ensure!(second.is_held(), "a late renewal took it from the next: {:?}", second.lost_reason());

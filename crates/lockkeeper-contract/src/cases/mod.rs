@@ -87,7 +87,7 @@ macro_rules! cases {
     };
 }
 
-/// The cases of a group that hold for every spelling of a lock.
+/// The cases of a group that hold for every [`Kind`](crate::kind::Kind) of lock.
 macro_rules! cases_of_each_kind {
     ($chosen:expr, $group:literal: $($case:ident),+ $(,)?) => {{
         let mut cases = Vec::new();

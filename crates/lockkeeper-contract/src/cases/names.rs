@@ -1,4 +1,4 @@
-//! One name is one lock, whatever it is made of.
+//! One name is one lock, whatever characters it contains.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -22,7 +22,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
-/// Endings that some encoding, collation, pattern or quoting would confuse.
+/// Name endings that some encoding, collation, pattern or quoting would confuse.
 const NASTY: &[&str] = &[
     "a",
     "A",
@@ -98,7 +98,7 @@ const NASTY: &[&str] = &[
     "á",
 ];
 
-/// Every nasty name of this case, the longest there can be among them.
+/// Every nasty name of this case, including the longest possible one.
 fn nasty(stage: &Stage) -> Vec<String> {
     let mut names: Vec<String> = NASTY.iter().map(|tail| stage.name(tail)).collect();
     let room = Name::MAX_BYTES - stage.prefix().len();

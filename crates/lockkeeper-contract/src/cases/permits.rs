@@ -1,4 +1,4 @@
-//! So many at a time.
+//! A limited number of holders at a time.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -21,7 +21,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     )
 }
 
-/// All `of` can be held at once, and not one more.
+/// All `of` permits can be held at once, and not one more.
 pub(super) async fn whole(keeper: &Keeper, name: &str, of: u32) -> Outcome {
     let gate = keeper.semaphore(name, of).ttl(LONG);
     let mut guards = Vec::new();
@@ -52,7 +52,7 @@ async fn as_many_as_there_are_and_no_more(stage: Arc<Stage>) -> Outcome {
     whole(&one, &name, 3).await
 }
 
-/// Opened before anyone begins: on a slow store the first would be done before the last is there.
+/// Opened before anyone begins: on a slow store the first would be done before the last is open.
 async fn keepers(stage: &Stage, count: usize) -> Outcome<Vec<Keeper>> {
     let mut keepers = Vec::new();
     for _ in 0..count {

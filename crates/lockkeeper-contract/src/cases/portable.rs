@@ -1,4 +1,4 @@
-//! Claims that are kept and given back by whoever has their id; and that a backend has what its
+//! Claims that anyone with their id can renew and release; and that a backend really has what its
 //! capability says.
 
 use super::{Chosen, cases};
@@ -35,7 +35,7 @@ async fn what_the_capability_says_is_there(stage: Arc<Stage>) -> Outcome {
     Ok(())
 }
 
-/// A claim that a keeper of its own holds, and its ticket.
+/// A claim that its own keeper holds, and the claim's ticket.
 async fn claimed(stage: &Arc<Stage>, ttl: Duration) -> Outcome<(Keeper, Guard, Ticket)> {
     let (keeper, way) = stage.faulty().await?;
     let guard = keeper.lock(&stage.name("wanders")).ttl(ttl).acquire().await?;
@@ -53,7 +53,7 @@ async fn a_claim_is_kept_and_given_back_by_another_keeper(stage: Arc<Stage>) -> 
     let name = guard.name().to_string();
     let mut lease = lease_elsewhere(&stage, &ticket).await?;
     guard.detach();
-    // Longer than the ttl: only the other one can have kept it.
+    // Longer than the ttl: only renewals by the other lease can have kept it.
     let until = tokio::time::Instant::now() + SHORT * 3;
     while tokio::time::Instant::now() < until {
         let standing = lease.renew().await?;
@@ -82,7 +82,7 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
     taken(&keeper, &name).await
 }
 
-/// Given back, and kept for its `min_hold`: it is nobody's, also not a ticket's.
+/// A released claim that stays for its `min_hold` has no holder, and its ticket cannot renew it.
 async fn what_only_stays_is_not_kept(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let name = stage.name("stays");
@@ -92,7 +92,7 @@ async fn what_only_stays_is_not_kept(stage: Arc<Stage>) -> Outcome {
     guard.release().await?;
     let standing = stale.renew().await?;
     ensure!(matches!(standing, Standing::Lost(_)), "what was given back was {standing:?}");
-    // Were it kept after all, it would be for the ttl.
+    // If the ticket had renewed it after all, it would stay for the ttl.
     free_within(&keeper, &name, SHORT * 10).await
 }
 

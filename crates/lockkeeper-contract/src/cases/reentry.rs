@@ -1,4 +1,4 @@
-//! One owner, several claims.
+//! One owner with several claims.
 
 use super::{Chosen, cases};
 use crate::case::Case;

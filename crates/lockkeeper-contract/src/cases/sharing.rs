@@ -1,4 +1,4 @@
-//! Many read or one writes.
+//! Many readers or one writer.
 
 use super::{Chosen, cases};
 use crate::case::Case;
@@ -142,7 +142,7 @@ async fn a_writer_is_not_starved_by_readers(stage: Arc<Stage>) -> Outcome {
     let mut readers = Vec::new();
     for number in 0..4 {
         let (lock, enough) = (one.rw_lock(&name).read().ttl(LONG), enough.clone());
-        // Each comes while the others are still inside, so that there is never nobody.
+        // Each comes while the others are still inside, so that there is always a reader.
         tokio::time::sleep(ms(10)).await;
         readers.push(tokio::spawn(async move {
             let mut rounds = 0;

@@ -1,4 +1,4 @@
-//! Tokens grow, whatever happens between.
+//! Tokens always grow, whatever happens in between.
 
 use super::{Chosen, cases};
 use crate::case::Case;

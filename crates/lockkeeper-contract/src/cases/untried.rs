@@ -1,4 +1,4 @@
-//! What is said of a backend that reaches further than it can be tried.
+//! Reported for a backend with a wider reach than the suite was able to test.
 
 use super::cases;
 use crate::case::Case;

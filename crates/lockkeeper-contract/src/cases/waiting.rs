@@ -1,4 +1,4 @@
-//! Waiting, with a limit and without.
+//! Waiting, with and without a timeout.
 
 use super::{Chosen, cases, cases_of_each_kind};
 use crate::case::Case;
@@ -25,7 +25,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
-/// The error of someone who must not have been granted.
+/// The error of a claim that must not have been granted.
 pub(super) fn refused(outcome: Result<Guard, Error>) -> Outcome<Error> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(error),

@@ -1,8 +1,8 @@
 //! A small program that takes locks on command, to be paused and killed.
 //!
-//! The first line of its input is the store's URL: not an argument, since those are for all to
-//! see and a URL may hold a password. Every further line is an order, answered with one line on
-//! its output. An order begins with the slot it is about; the answer begins with the same word.
+//! The first line of its input is the store's URL: not an argument, since every user can read those
+//! and a URL may contain a password. Every further line is an order, answered with one line on its
+//! output. An order begins with the slot it is about; the answer begins with the same word.
 //!
 //! | order | answer |
 //! |---|---|
@@ -14,9 +14,10 @@
 //! | `a ping` | `a pong` |
 //!
 //! `take` knows `mode=exclusive|shared|permit:N`, `ttl=MS`, `wait=forever|none|MS`, `owner=ID`,
-//! `min=MS`, `max=MS` and, last because it may hold blanks, `name=…`.
+//! `min=MS`, `max=MS` and, last because it may contain blanks, `name=…`.
 //!
-//! It ends at once, releasing nothing, when its input ends: no process outlives its commander.
+//! It ends at once, releasing nothing, when its input ends: no taker outlives the process that
+//! commands it.
 
 mod order;
 
@@ -31,7 +32,7 @@ use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Runs the program; `open` opens the backend that its orders are carried out on.
+/// Runs the program; `open` opens the backend on which it executes its orders.
 pub fn main<F>(open: impl FnOnce(String) -> F)
 where
     F: Future<Output = Result<Arc<dyn Backend>>>,
@@ -62,7 +63,7 @@ where
     exit(0);
 }
 
-/// The input's end tells us too, but not while this process is paused.
+/// The end of the input also ends this process, but not while it is paused.
 fn die_with_parent() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL) {
@@ -136,7 +137,7 @@ impl Taker {
         }
     }
 
-    /// Goes in and out of a room that is guarded by nothing but the lock.
+    /// Enters and leaves a room that is guarded by nothing but the lock.
     async fn visit(&self, order: &Order) -> Result<String> {
         let lock = order.lock(&self.keeper)?;
         let room = Room::at(Path::new(order.word("room").unwrap_or_default())).map_err(broken)?;
@@ -152,7 +153,7 @@ impl Taker {
             let visitor = format!("{}-{}-{round}", std::process::id(), order.slot);
             most = most.max(room.visit(&visitor).map_err(broken)?);
             guard.release().await?;
-            // So that the others come between.
+            // So that the others get a turn.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(format!("visited most={most} waited={waited}"))

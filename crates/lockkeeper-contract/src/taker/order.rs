@@ -1,4 +1,4 @@
-//! One line of orders, taken apart.
+//! Parses one order.
 
 use lockkeeper::{Error, ErrorKind, Keeper, Lock, Owner, Result};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Waiters that are killed or paused do not hold up the others.
+//! Waiters that are killed or paused do not block the others.
 
 use crate::case::Case;
 use crate::cases::{Chosen, cases};
@@ -20,7 +20,7 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     )
 }
 
-/// Three processes waiting, in order, for what this one holds.
+/// Three processes that wait, in order, for a lock that this process holds.
 async fn queue(stage: &Stage, keeper: &Keeper, name: &str) -> Outcome<(Guard, [Process; 3])> {
     let held = keeper.lock(name).ttl(LONG).acquire().await?;
     let mut processes = [stage.process()?, stage.process()?, stage.process()?];
@@ -31,7 +31,7 @@ async fn queue(stage: &Stage, keeper: &Keeper, name: &str) -> Outcome<(Guard, [P
     Ok((held, processes))
 }
 
-/// The process is granted it and gives it back.
+/// The process is granted the lock and releases it.
 async fn served(process: &mut Process) -> Outcome {
     process.granted("a").await?;
     let released = process.ask("a", "release").await?;
@@ -86,7 +86,7 @@ async fn the_first_waiter_may_be_paused(stage: Arc<Stage>) -> Outcome {
         unknown!("the paused waiter spoke: {}", process.hear("a").await?);
     }
     process.go_on()?;
-    // It may have been handed the lock in its sleep, and must find that it has it no more.
+    // It may have been granted the lock while paused, and must find that it no longer has it.
     tokio::time::sleep(ms(300)).await;
     ensure!(process.is_silent("a"), "two hold it: {}", process.hear("a").await?);
     ensure!(behind.is_held(), "the one behind lost it: {:?}", behind.lost_reason());

@@ -1,4 +1,4 @@
-//! Processes that keep out of each other's way.
+//! Processes that exclude each other.
 
 use crate::case::Case;
 use crate::cases::{Chosen, cases, cases_of_each_kind};
@@ -40,7 +40,7 @@ async fn permits_are_never_too_many(stage: Arc<Stage>) -> Outcome {
     crowd(&stage, "permit:2", 4, 2).await
 }
 
-/// So many processes go in and out of a room where `limit` may be at once.
+/// This many processes enter and leave a room that admits `limit` at once.
 async fn crowd(stage: &Stage, mode: &str, processes: usize, limit: usize) -> Outcome {
     let name = stage.name("contended");
     let room = stage.room()?;
@@ -48,7 +48,7 @@ async fn crowd(stage: &Stage, mode: &str, processes: usize, limit: usize) -> Out
     for _ in 0..processes {
         crowd.push(stage.process()?);
     }
-    // None begins before all are there.
+    // No process begins before all are ready.
     for process in &mut crowd {
         process.hear("-").await?;
     }
