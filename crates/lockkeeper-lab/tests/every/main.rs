@@ -7,6 +7,7 @@ use lockkeeper::Keeper;
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
 use lockkeeper_lab::stores::{STORES, Store};
 use lockkeeper_lab::trials::{Outcome, arguments, eventually};
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -59,16 +60,23 @@ fn needing(kind: Kind, name: String, case: impl FnOnce() -> Result<()> + Send + 
     }
 }
 
-/// Open connections of this process to the server.
+/// Open connections of this process to the server. Its own to itself are not ours: the table of
+/// connections is the whole machine's.
 fn connections(server: &Server) -> Result<usize> {
+    let mut ours = HashSet::new();
+    for file in std::fs::read_dir("/proc/self/fd")? {
+        // A file may be closed between the two looks.
+        let target = std::fs::read_link(file?.path()).unwrap_or_default();
+        let target = target.to_string_lossy().into_owned();
+        let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        ours.extend(inode.map(str::to_owned));
+    }
     let port = format!(":{:04X}", server.port());
     let text = std::fs::read_to_string("/proc/self/net/tcp")?;
     let open = text.lines().skip(1).filter(|line| {
-        let mut columns = line.split_whitespace().skip(2);
-        let (remote, state) = (columns.next(), columns.next());
-        // 01 is established, 02 and 03 are being made.
-        remote.is_some_and(|remote| remote.ends_with(&port))
-            && matches!(state, Some("01" | "02" | "03"))
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let (Some(remote), Some(inode)) = (columns.get(2), columns.get(9)) else { return false };
+        remote.ends_with(&port) && ours.contains(*inode)
     });
     Ok(open.count())
 }
