@@ -18,6 +18,9 @@ use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::Result;
 use std::sync::Arc;
 
+/// How often a claim without patience asks for its node.
+const TRIES: u32 = 3;
+
 /// One attempt at a claim, in one session.
 pub(super) struct Attempt<'a> {
     pub(super) context: &'a Context,
@@ -94,7 +97,9 @@ impl Attempt<'_> {
         let record = record::write(self.claim, self.context.valid_for(self.session, self.claim));
         // The name is the same for every retry. By it a node is found whose creation was not answered.
         let kind = NodeKind::EphemeralSequential;
+        let mut tries = 0;
         loop {
+            tries += 1;
             let sent = Moment::now();
             let create = Request::create(&path, record.as_bytes(), kind, access);
             let [created, listed] = self.session.send([create, Request::children(&self.parent)]);
@@ -119,19 +124,29 @@ impl Attempt<'_> {
                 Err(failure) if failure.is(refusal::NO_NODE) => {
                     match lock_node::create(self.session, &self.parent, access).await {
                         // Waits for the store as patiently as everything else does.
-                        Err(Failure::Unanswered(_)) => drop(self.list().await?),
+                        Err(failure @ Failure::Unanswered(_)) => {
+                            drop(self.list().await?);
+                            self.may_try_again(tries, failure)?;
+                        }
                         created => created?,
                     }
                 }
                 // Our node may exist: this is still our session.
-                Err(Failure::Unanswered(_)) => {
+                Err(failure @ Failure::Unanswered(_)) => {
                     if let Some(enqueued) = self.find(&prefix, &record).await? {
                         return Ok(enqueued);
                     }
+                    self.may_try_again(tries, failure)?;
                 }
                 Err(failure) => return Err(failure.into()),
             }
         }
+    }
+
+    /// A claim without patience gives up after a few tries: a server that answers some requests and
+    /// drops others would otherwise keep it here for ever.
+    fn may_try_again(&self, tries: u32, failure: Failure) -> Result<(), Failure> {
+        if tries >= TRIES && self.patience.is_over() { Err(failure) } else { Ok(()) }
     }
 
     /// Our node, if it was created by a request whose answer was lost.
