@@ -20,6 +20,7 @@
 //! multi-thread runtime does; a current-thread one only inside a `block_on`, which may be over.
 //! A connection that ends with its runtime is made anew as after any other break.
 
+use crate::backend::support::sync::lock;
 use crate::backend::{Backend, Grant};
 use crate::claim::Claim;
 use crate::clock::Moment;
@@ -28,7 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::patience::{Patience, RetryUntilExpiry};
 use crate::release::Release;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -40,7 +41,7 @@ const PROMPT: Duration = Duration::from_millis(200);
 
 /// Where the background work of a keeper and its backend runs. Clones share it.
 ///
-/// A backend gets it with [`Backend::attach`](crate::backend::Backend::attach). Its drivers and
+/// A backend gets it with [`Backend::attach`]. Its drivers and
 /// connections live here: callers' runtimes may end at any time.
 ///
 /// The thread starts when it is first needed, and ends when the last clone is gone and the last
@@ -303,8 +304,4 @@ impl fmt::Debug for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Background").field("tasks", &self.0.tasks.len()).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

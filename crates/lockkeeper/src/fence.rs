@@ -12,9 +12,10 @@
 //! For something in this process there is [`Register`]. For stores there are statements to copy:
 //! [`SQL_ENTER`] and [`SQL_UPDATE`], [`REDIS_ENTER`] and [`REDIS_WRITE`].
 
+use crate::backend::support::sync::lock;
 use crate::claim::FencingToken;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Shows the token of a new holder, for any SQL database: the first statement under a lock, before
 /// anything is read.
@@ -146,7 +147,7 @@ impl<T> Register<T> {
     }
 
     fn cell(&self) -> MutexGuard<'_, Cell<T>> {
-        self.cell.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cell)
     }
 }
 

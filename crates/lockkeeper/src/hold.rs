@@ -4,6 +4,7 @@ mod ending;
 mod lease_slot;
 
 use crate::alarm::{Alarm, Signal};
+use crate::backend::support::sync::lock;
 use crate::backend::{Grant, Lease, Standing};
 use crate::claim::{Claim, FencingToken};
 use crate::clock::Moment;
@@ -15,7 +16,7 @@ use crate::loss::LossReason;
 use crate::reentry::Leaving;
 use std::fmt;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -213,7 +214,7 @@ impl Hold {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under this lock; were it poisoned, the state is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Schedules the hold for the next time something is due.

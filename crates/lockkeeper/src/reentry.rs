@@ -1,12 +1,13 @@
 //! Which owner holds what here, so that asking again does not wait.
 
+use crate::backend::support::sync::lock;
 use crate::claim::{Claim, ClaimId, Owner};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::name::Name;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use tokio_util::sync::CancellationToken;
 
 type Key = (Name, Owner);
@@ -124,7 +125,7 @@ impl Reentry {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<Key, Vec<Place>>) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut lock(&self.0))
     }
 }
 

@@ -7,12 +7,13 @@
 //! The task runs in the keeper's [`Background`](crate::background::Background): no runtime of a
 //! caller that ends or stands still leaves a hold unattended.
 
+use crate::backend::support::sync::lock;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::hold::Hold;
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -75,7 +76,7 @@ impl Scheduler {
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.schedule)
     }
 
     /// Takes out what is due, and plans the sleep until the next.

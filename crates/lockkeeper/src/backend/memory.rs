@@ -4,6 +4,7 @@
 //! that frees the name grants it to the next in line and wakes only those.
 
 use crate::backend::queue;
+use crate::backend::support::sync::lock;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, Lease, LockView,
     LossReason, Mode, Moment, Name, Patience, Release, Sequencer, Standing, Ticket, WaiterView,
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, oneshot};
 
@@ -85,10 +86,6 @@ impl Memory {
         let lease = MemoryLease { table, sooner, ticket: Ticket::of(claim) };
         Grant { lease: Box::new(lease), token: Some(token), sent, valid_for: claim.ttl }
     }
-}
-
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]

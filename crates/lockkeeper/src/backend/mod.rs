@@ -27,7 +27,7 @@ pub use crate::name::Name;
 pub use crate::patience::Patience;
 pub use crate::release::Release;
 pub use capability::{Capability, Reach};
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(feature = "tls")]
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
 pub use views::{HolderView, LockView, WaiterView};

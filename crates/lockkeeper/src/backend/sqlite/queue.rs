@@ -1,6 +1,6 @@
 //! The claims on one name: the queue itself. Everything here happens inside one transaction.
 //!
-//! Who of the queue holds is for [`queue`](crate::backend::queue) to say; here the answer is written
+//! Who of the queue holds is for [`queue`](mod@crate::backend::queue) to say; here the answer is written
 //! down, and kept: a row that holds goes on holding until it is released, broken or expired.
 //!
 //! The largest ticket that a name ever had must survive its rows, or a later token could be smaller.

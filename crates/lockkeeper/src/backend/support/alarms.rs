@@ -1,9 +1,10 @@
 //! The alarms of a keeper's claims, for stores that tell of losses by message or by a look at all
 //! of them at once.
 
+use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, LossReason};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// How many losses are remembered for which there was no alarm yet. Between a grant and its alarm
 /// there is a moment only; the bound is for messages about claims that are long over.
@@ -73,11 +74,10 @@ impl Alarms {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         // No code that can panic runs under this lock; were it poisoned, its content is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
-#[cfg(feature = "sqlite")]
 impl Alarms {
     /// Takes all of them out, to be rung.
     pub(crate) fn take(&self) -> Vec<Alarm> {

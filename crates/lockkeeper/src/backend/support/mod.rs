@@ -10,17 +10,14 @@
 //! | `reconnect` | a connection or session shared by many, made anew once for all of them |
 //! | `sync` | mutexes that no panic can spoil |
 //! | `tls` | the certificates that a URL names |
+#![allow(dead_code, reason = "each store uses what it needs of this")]
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) mod alarms;
-#[cfg(feature = "etcd")]
 pub(crate) mod life;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
 pub(crate) mod list;
 pub(crate) mod options;
 pub(crate) mod percent;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "sqlite", feature = "zookeeper"))]
 pub(crate) mod reconnect;
 pub(crate) mod sync;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(feature = "tls")]
 pub(crate) mod tls;

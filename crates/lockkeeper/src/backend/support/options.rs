@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind};
 
 /// TLS; see [`tls`](super::tls).
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) const TLS: &[&str] = &["tls", "ca", "cert", "key"];
 
 /// The error for options that make no sense.

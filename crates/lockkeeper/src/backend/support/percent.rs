@@ -2,7 +2,6 @@
 
 /// Writes every character that is not `plain` as `%` and two digits for each of its bytes. For a
 /// way back `%` itself must not be plain.
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
 pub(crate) fn encode(text: &str, plain: impl Fn(usize, char) -> bool) -> String {
     let mut coded = String::with_capacity(text.len());
     for (index, c) in text.chars().enumerate() {
@@ -39,7 +38,7 @@ pub(crate) fn decode(coded: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-#[cfg(all(test, feature = "zookeeper"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

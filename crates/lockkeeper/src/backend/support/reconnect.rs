@@ -26,7 +26,6 @@ impl<T> Default for Reconnecting<T> {
 
 impl<T: Clone> Reconnecting<T> {
     /// With one that was made already.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn with(value: T) -> Self {
         let current = Mutex::new(Current { number: 1, value: Some(value) });
         Self { current, making: tokio::sync::Mutex::default() }
@@ -65,7 +64,6 @@ impl<T: Clone> Reconnecting<T> {
     }
 
     /// Takes the one in use out of use, if it is `idle`; nobody can get hold of it meanwhile.
-    #[cfg(any(feature = "etcd", feature = "sqlite"))]
     pub(crate) fn take_if(&self, idle: impl FnOnce(&T) -> bool) -> Option<T> {
         lock(&self.current).value.take_if(|value| idle(value))
     }

@@ -72,7 +72,7 @@ impl Record {
         })
     }
 
-    /// Reads a record that [`write`] wrote; `None` for anything else.
+    /// Reads a record that [`write()`] wrote; `None` for anything else.
     fn ours(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');
         let identity = lines.next()?.to_owned();

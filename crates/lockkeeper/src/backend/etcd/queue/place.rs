@@ -1,7 +1,7 @@
 //! Where a claim stands in the queue of its name, from the keys that etcd returned.
 //!
 //! The claims stand in the order in which their keys were created; who of them holds is for
-//! [`queue`](crate::backend::queue) to say. Go's clients wait for every key before their own, so
+//! [`queue`](mod@crate::backend::queue) to say. Go's clients wait for every key before their own, so
 //! they are safe beside readers and permits, too.
 
 use super::super::keys::{ClaimKey, KeyRange};

@@ -1,7 +1,7 @@
 //! Where a claim stands in a queue of nodes.
 //!
 //! Who holds and whom to watch is the same for every store, and decided by
-//! [`queue`](crate::backend::queue). What is special here are numbers that two nodes share: nodes
+//! [`queue`](mod@crate::backend::queue). What is special here are numbers that two nodes share: nodes
 //! that were created by hand, and Curator's writers that also read.
 //!
 //! A waiter may conclude from events alone that it is its turn only if the queue before it is *settled*:
