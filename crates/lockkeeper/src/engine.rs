@@ -14,6 +14,7 @@ use crate::reentry::{Entry, Reentry};
 use crate::release::Release;
 use crate::scheduler::Scheduler;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tracing::Instrument;
 
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     /// How long a store may be silent while a claim waits.
     outage: Duration,
+    /// How many claims are being made, or wait.
+    contending: AtomicUsize,
 }
 
 /// A claim ready to be made, with what the engine needs beside it.
@@ -71,12 +74,18 @@ impl Engine {
             reentry: Reentry::default(),
             background,
             outage,
+            contending: AtomicUsize::new(0),
         })
     }
 
     /// Runs `work` in the background; [`Keeper::close`](crate::Keeper::close) waits for it.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(work);
+    }
+
+    /// Whether nothing is held, and nobody tries to.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.scheduler.is_empty() && self.contending.load(Ordering::Acquire) == 0
     }
 
     /// A future that is finished even when its caller drops it.
@@ -197,6 +206,7 @@ async fn contend(
     mut attempt: Attempt,
     patience: Arc<Patience>,
 ) -> Result<Option<Guard>> {
+    let _contending = Contending::begin(&engine);
     let mut backoff = Backoff::new();
     let waits = !patience.is_over();
     loop {
@@ -247,6 +257,22 @@ async fn contend(
     }
 }
 
+/// One more that contends, for as long as this lives.
+struct Contending(Arc<Engine>);
+
+impl Contending {
+    fn begin(engine: &Arc<Engine>) -> Self {
+        engine.contending.fetch_add(1, Ordering::AcqRel);
+        Self(engine.clone())
+    }
+}
+
+impl Drop for Contending {
+    fn drop(&mut self) {
+        self.0.contending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// What became of claims made at once.
 pub(crate) enum AllAtOnce {
     Held(Vec<Guard>),
@@ -258,6 +284,7 @@ pub(crate) enum AllAtOnce {
 async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result<AllAtOnce> {
     let claims: Vec<Claim> = attempts.iter().map(|attempt| attempt.claim.clone()).collect();
     let Some(multi) = engine.backend.multi() else { return Ok(AllAtOnce::OneByOne) };
+    let _contending = Contending::begin(&engine);
     let grants = match multi.acquire_all(&claims).await {
         Ok(Together::Granted(grants)) => grants,
         Ok(Together::Busy(index)) => return Ok(AllAtOnce::Busy(index)),

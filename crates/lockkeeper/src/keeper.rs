@@ -227,11 +227,11 @@ impl Keeper {
     }
 
     /// Waits until every release and withdrawal under way in the background is through, and then,
-    /// unless a guard is still held, ends the session that the keeper has with the store where
-    /// there is such a thing; for at most `limit` in all. Call it before the process ends, or
-    /// dropped guards may be left to run out. Returns whether all of it was done.
+    /// unless a guard is still held or a claim waits, ends the session, the connection and the
+    /// driver that the keeper has with the store; for at most `limit` in all. Call it before the
+    /// process ends, or dropped guards may be left to run out. Returns whether all of it was done.
     ///
-    /// The keeper can be used again afterwards.
+    /// The keeper can be used again afterwards: it connects again.
     ///
     /// # Cancel safety
     /// Cancel safe: the work goes on.
@@ -244,7 +244,7 @@ impl Keeper {
         let until = Moment::now() + limit;
         let closing = self.engine.completing(async move {
             let idle = engine.background.idle(limit).await;
-            idle && (!engine.scheduler.is_empty() || engine.backend.close().await.is_ok())
+            idle && (!engine.is_unused() || engine.backend.close().await.is_ok())
         });
         // Not counted among the work that it waits for: it is polled here.
         match closing {

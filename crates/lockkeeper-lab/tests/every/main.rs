@@ -20,6 +20,7 @@ type Case = (&'static str, for<'a> fn(&'a Server) -> Outcome<'a>);
 const CASES: &[Case] = &[
     ("a_closed_keeper_leaves_no_connection", |s| Box::pin(closed(s))),
     ("a_closed_keeper_can_be_used_again", |s| Box::pin(used_again(s))),
+    ("closing_leaves_those_that_wait_in_peace", |s| Box::pin(waiting(s))),
     ("a_keeper_that_is_gone_leaves_no_thread", |s| Box::pin(gone(s))),
     ("a_keeper_needs_no_runtime", |s| Box::pin(without_a_runtime(s))),
 ];
@@ -130,6 +131,26 @@ async fn used_again(server: &Server) -> Result<()> {
     ensure!(keeper.close(PATIENT).await, "something was left undone");
     work(&keeper).await?;
     ensure!(keeper.close(PATIENT).await, "something was left undone");
+    Ok(())
+}
+
+async fn waiting(server: &Server) -> Result<()> {
+    let holder = lockkeeper::connect(&server.url()).await?;
+    let keeper = lockkeeper::connect(&server.url()).await?;
+    let held = holder.lock("a").acquire().await?;
+    let lock = keeper.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    eventually("one waits", async || {
+        Ok((!holder.show("a").await?.waiters.is_empty()).then_some(()))
+    })
+    .await;
+    let before = connections(server)?;
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    // Neither its place nor its connection is taken from it.
+    ensure!(connections(server)? == before, "{} of {before} are left", connections(server)?);
+    ensure!(holder.show("a").await?.waiters.len() == 1, "it lost its place");
+    held.release().await?;
+    waiting.await??.release().await?;
     Ok(())
 }
 
