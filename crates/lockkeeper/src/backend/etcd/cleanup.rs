@@ -124,8 +124,8 @@ impl Cleanup {
     /// the key back; `false` when it surely was not there any more. What fails is tried again with
     /// the next heartbeat.
     pub(super) async fn delete(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
-        // In one step, lest a heartbeat be quicker: a release that comes second finds no key, and
-        // would take that for a loss.
+        // In one step, or a heartbeat could be quicker: a release that comes second finds no key,
+        // and would take that for a loss.
         let running = Deletion { running: true, ..deletion.clone() };
         self.schedule(claim, running);
         let _running = Running { cleanup: self, claim };
@@ -159,7 +159,7 @@ impl Cleanup {
         Ok(was_there)
     }
 
-    /// Deletes the key, whoever created it of our requests, and begins a new generation. Usually
+    /// Deletes the key, whichever of our requests created it, and begins a new generation. Usually
     /// two round trips: the first learns which generation the session is in.
     async fn withdraw(&self, key: &ClaimKey, generation: &[u8]) -> Result<()> {
         let mut expected = Vec::new();

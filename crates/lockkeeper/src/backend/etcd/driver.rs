@@ -28,11 +28,14 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
-/// The pause before a stream is opened again; it doubles until the longest.
+/// The pause before a stream is opened again. Also after one that worked: a member that accepts
+/// streams and ends them must not be asked without pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The pause doubles until this one while no stream can be opened.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads the stream.
+/// Reads the stream. At most one is in charge of a keeper's watches: a driver that was closed and
+/// has not noticed yet finds no table any more, and ends.
 struct Driver {
     client: Arc<Client>,
     cleanup: Arc<Cleanup>,
@@ -52,10 +55,11 @@ enum Found {
     Lost(LossReason),
 }
 
-/// What came of a message.
+/// What came of a message. `Told` also where there is no subscriber any more.
 enum Heard {
     Told,
-    /// The watch with this number may have missed what happened to this key before.
+    /// The watch with this number may have missed what happened to this key before it began; a read
+    /// of the key must tell.
     Missed {
         id: i64,
         key: Vec<u8>,
@@ -88,7 +92,9 @@ pub(super) fn starter(
 }
 
 impl Driver {
-    /// Opens a stream whenever there is something to watch, and reads it until it ends.
+    /// Opens a stream whenever there is something to watch, and reads it until it ends. After its
+    /// end no watch counts as live until it is confirmed on the next stream. If it broke, holders
+    /// are told that they are in jeopardy, and renew.
     async fn drive(mut self) {
         let mut pause = FIRST_PAUSE;
         while self.wait_for_something().await {
@@ -121,7 +127,8 @@ impl Driver {
         }
     }
 
-    /// Waits until something is to be watched now; `false` when the keeper is gone.
+    /// Waits until something is to be watched now; `false` when the keeper is gone. No stream is
+    /// open meanwhile: a keeper without watches costs etcd none.
     async fn wait_for_something(&mut self) -> bool {
         loop {
             let state = self.assigned.with_table(|table| (table.advance(), table.any_due()));
@@ -138,7 +145,8 @@ impl Driver {
         }
     }
 
-    /// Reads until the stream ends.
+    /// Reads until the stream ends. Never awaits a read of a key in line: looks run beside the
+    /// stream, so that one slow answer does not delay what is told to other holders.
     async fn read(
         &mut self,
         number: u64,
@@ -203,11 +211,13 @@ impl Driver {
         }
     }
 
-    /// Passes on what etcd said.
+    /// Passes on what etcd said. A waiter is only woken, and reads for itself. A holder is told of
+    /// a loss that an event proves; what no event can prove is left to a look.
     fn hear(&self, message: WatchResponse, requests: &Requests) -> Heard {
         let id = message.watch_id;
         let noted = self.assigned.with_table(|table| {
             let Some(entry) = table.watches.get_mut(&id) else {
+                // A watch that was ended here before etcd confirmed it: etcd must end it too.
                 if !message.canceled {
                     end(id, requests);
                 }
@@ -265,7 +275,8 @@ impl Driver {
         })
     }
 
-    /// Draws the conclusions from a look at a holder's key.
+    /// Draws the conclusions from a look at a holder's key. The watch may have ended meanwhile;
+    /// then nobody is left to be told.
     fn conclude(&self, id: i64, found: Found) {
         let alarm = self.assigned.with_table(|table| {
             let entry = table.watches.get_mut(&id)?;

@@ -1,8 +1,11 @@
 //! Who holds and who waits, and taking a claim from its holder.
 //!
 //! One range read returns the whole queue of a name, or of all names; what the leases of its keys
-//! have left takes a request for each lease. Both are read at different moments, so a view may
-//! show a claim whose lease has just ended: with no time left.
+//! have left takes a request for each lease. Both are read at different moments, so a view may show
+//! a claim whose lease has just ended: with no time left.
+//!
+//! Which claims hold is decided by the same function that grants them, so a view and a grant cannot
+//! disagree about the same keys.
 
 use super::client::Client;
 use super::keys::{KeyRange, keys_beginning, name_of};
@@ -28,7 +31,8 @@ pub(super) struct Inspection<'a> {
 }
 
 impl Inspection<'_> {
-    /// The queue of one name, in order.
+    /// The queue of one name, in order. A name that nobody asked for is an empty view, not an
+    /// error.
     pub(super) async fn show(self, name: &Name) -> Result<LockView> {
         let range = KeyRange::new(self.prefix, name);
         let kvs = self.read(range.start(), range.end()).await?;
@@ -36,7 +40,8 @@ impl Inspection<'_> {
         Ok(view(&range, name, &kvs, &left))
     }
 
-    /// Every name that begins with `start`.
+    /// Every name that begins with `start`. Only names with claims are found: etcd keeps nothing of
+    /// a name whose keys are gone.
     pub(super) async fn list(self, start: &str) -> Result<Vec<LockView>> {
         let (first, end) = keys_beginning(format!("{}{start}", self.prefix).as_bytes());
         let mut names: BTreeMap<Name, Vec<KeyValue>> = BTreeMap::new();
@@ -56,7 +61,11 @@ impl Inspection<'_> {
     }
 
     /// Takes the claim from its holder: first its key says so and why, for the holder to read, and
-    /// then it goes.
+    /// then it goes. Two steps, because a deletion cannot say why; both name the create revision,
+    /// so a successor is never hit. After a crash in between the key says that it is broken and
+    /// still keeps others out, until its holder, which is told, has stopped and released it.
+    ///
+    /// Only a claim that holds is broken; waiting claims have shown their token to nobody.
     pub(super) async fn break_hold(
         self,
         name: &Name,
@@ -82,7 +91,8 @@ impl Inspection<'_> {
         Ok(answer.kvs)
     }
 
-    /// How long each server lease of these keys will last without a heartbeat.
+    /// How long each server lease of these keys will last without a heartbeat. One request for each
+    /// lease and not for each key: all claims of a keeper share one.
     async fn times_left(self, kvs: &[KeyValue]) -> Result<TimesLeft> {
         let leases: HashSet<i64> = kvs.iter().map(|kv| kv.lease).filter(|id| *id != 0).collect();
         let ask = |id: i64| async move {
@@ -98,14 +108,15 @@ impl Inspection<'_> {
 /// By the id of the server lease; one that is gone has none left.
 type TimesLeft = HashMap<i64, Duration>;
 
-/// Parts the claims on a name, in order, into those that hold and those that wait.
+/// Parts the claims on a name, in order, into those that hold and those that wait. `kvs` must be
+/// all of them: holding depends on every claim before.
 fn part<'a>(range: &KeyRange, kvs: &'a [KeyValue]) -> (Vec<&'a KeyValue>, Vec<&'a KeyValue>) {
     let (mut claims, modes) = record::in_order(range, kvs);
     let waiting = claims.split_off(queue::holders(modes));
     (claims, waiting)
 }
 
-/// The token of the claim that has this key.
+/// The token of the claim that has this key: no client has to write it down.
 fn token(kv: &KeyValue) -> Option<FencingToken> {
     FencingToken::from_revision(kv.create_revision)
 }

@@ -50,7 +50,7 @@ impl KeyRange {
     }
 
     /// `prefix name / lease`, which is Go's, with `-1`, `-2` … appended where that is in use: the
-    /// tasks of one keeper share its lease, and stand in one queue with everyone else.
+    /// tasks of one keeper share its lease, and stand in one queue with all others.
     fn key(&self, lease: i64, number: usize) -> Vec<u8> {
         let mut key = self.start.clone();
         match number {
@@ -161,7 +161,7 @@ fn generation_key(prefix: &str, lease: i64) -> Vec<u8> {
     format!("{prefix}{lease:x}\u{1}").into_bytes()
 }
 
-/// A key that can be read by everyone who may read the prefix, and that is never there.
+/// A key that can be read by every user that may read the prefix, and that is never there.
 pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}\u{1}").into_bytes()
 }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | the session lives | a heartbeat that a majority confirmed | its ttl, from when it was sent |
 //! | the key is there | a live watch on the same connection, or a read | until the next renewal |
-//! | it is at the head | it was once, and those before it only leave | as long as the key is there |
+//! | it is at the head | it was once, and those before it only leave | while the key is there |
 
 use super::cleanup::{Cleanup, Deletion};
 use super::client::{Answered, Client};
@@ -30,6 +30,7 @@ pub(super) struct Context {
     pub(super) client: Arc<Client>,
     pub(super) session: Session,
     pub(super) watches: Watches,
+    /// Every key of this keeper that is to be deleted, now or when its claim is over.
     pub(super) cleanup: Arc<Cleanup>,
     pub(super) keys: KeyPool,
     pub(super) prefix: String,
@@ -42,7 +43,7 @@ pub(super) struct Enqueued {
     pub(super) lease: Arc<ServerLease>,
     /// The revision at which the key was created: its place in the queue, and its token.
     pub(super) created: i64,
-    /// A revision at which the key was there.
+    /// A revision at which the key was there: a watch has to account for everything after it.
     pub(super) seen: i64,
     /// Whether the request for it was sent more than once, and may be carried out again.
     pub(super) sent_twice: bool,
@@ -126,6 +127,9 @@ pub(super) struct EtcdLease {
 impl EtcdLease {
     /// The grant of a claim that was found at the head of its queue by a request sent at `sent`;
     /// `None` when its session may be over meanwhile.
+    ///
+    /// The deletion is scheduled here, for the end of the validity: from this moment on the key
+    /// goes in time, also if the claim is detached and never heard of again.
     pub(super) fn grant(
         context: &Arc<Context>,
         claim: &Claim,
@@ -144,7 +148,8 @@ impl EtcdLease {
         Some(Grant { lease: Box::new(lease), token, sent, valid_for })
     }
 
-    /// Why it is lost, if the key says so when asked.
+    /// Why it is lost, if the key says so when asked: a read through a majority. An error says
+    /// nothing about the claim.
     async fn look(&self) -> Result<Option<LossReason>> {
         let (client, key) = (&self.context.client, self.enqueued.key.bytes());
         let request = requests::one(key.to_vec());
@@ -170,11 +175,14 @@ impl EtcdLease {
 
 #[async_trait]
 impl Lease for EtcdLease {
+    /// Both must be confirmed again, the session and the key; that the claim is at the head
+    /// follows. The validity is that of the session, and counts from before anything was asked.
     async fn renew(&mut self) -> Result<Standing> {
         let begun = Moment::now();
         let lease = self.enqueued.lease.clone();
-        // Counts from before the heartbeat, whoever sent it: the answer may be older than we are.
-        // All holds of a keeper share a session, so one heartbeat must do for many renewals.
+        // Counts from before the heartbeat, whichever claim sent it: the answer may be older than
+        // we are. All holds of a keeper share a session, so one heartbeat must do for many
+        // renewals.
         self.context.keep_alive(&lease, lease.ttl / 6).await?;
         if lease.is_gone() {
             return Ok(Standing::Lost(LossReason::Gone));
@@ -212,6 +220,9 @@ impl Lease for EtcdLease {
         if was_there || tried { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
 
+    /// Watches the key from a revision on at which it was there, so a deletion between the grant
+    /// and the watch is told too. The watch begins a moment later: most holds are over before, and
+    /// cost etcd none.
     fn watch(&mut self, alarm: Alarm) {
         let Enqueued { key, lease, created, seen, .. } = &self.enqueued;
         if lease.is_gone() {

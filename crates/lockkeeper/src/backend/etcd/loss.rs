@@ -9,7 +9,8 @@ use super::{record, requests};
 use crate::backend::LossReason;
 use std::time::Duration;
 
-/// How long the search for the reason may keep a holder from learning of its loss.
+/// How long the search for the reason may keep a holder from learning of its loss. A loss without
+/// its reason is still a loss; the holder has to stop either way.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// What an event means for the holder of the key that was created at revision `created`. Keys are

@@ -41,13 +41,18 @@ use watches::Watches;
 ///                                            ▲                  keys
 ///                                          driver               record
 /// ```
+///
+/// An arrow means "uses". The type itself decides nothing; what all claims of a keeper share is in
+/// the [`Context`].
 #[derive(Debug)]
 struct Etcd {
     context: Arc<Context>,
 }
 
 impl Etcd {
-    /// Connects, to know now whether we are let in. The session begins when it is needed.
+    /// Connects, to know now whether we are let in: a wrong address or password is reported when
+    /// the program starts. The probe is a read below the prefix. The session begins when it is
+    /// needed, so a keeper that only looks costs etcd no lease.
     async fn open(options: EtcdOptions, background: &Background) -> Result<Self> {
         let client = Arc::new(Client::new(options.connecting()?, background.clone()));
         let EtcdOptions { prefix, session, .. } = options;
@@ -66,7 +71,8 @@ impl Etcd {
         Ok(Self { context: Arc::new(context) })
     }
 
-    /// What looks at all queues: it needs neither session nor driver.
+    /// What looks at all queues: it needs neither session nor driver, and so works beside any other
+    /// client.
     fn inspection(&self) -> Inspection<'_> {
         Inspection { client: &self.context.client, prefix: &self.context.prefix }
     }
@@ -87,6 +93,9 @@ impl Backend for Etcd {
         }
     }
 
+    /// Deletes what the claim may have left. Idempotent. Relies on what [`queue`] promises: a claim
+    /// of which no deletion is scheduled has no key. For a claim that was granted one is scheduled,
+    /// too.
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let cleanup = &self.context.cleanup;
         match cleanup.of(claim.id) {
@@ -97,7 +106,8 @@ impl Backend for Etcd {
     }
 
     /// Ends the session, so that etcd forgets it at once; then the driver and the connection,
-    /// unless a claim still needs them.
+    /// unless a claim still needs them. A session that a claim lives on is left alone: to revoke it
+    /// would delete the claim's key under its holder.
     async fn close(&self) -> Result<()> {
         let Context { session, cleanup, watches, client, .. } = &*self.context;
         cleanup.run_due().await;
@@ -126,6 +136,7 @@ impl Backend for Etcd {
 
 #[async_trait]
 impl MultiAcquire for Etcd {
+    /// All names in one transaction, or none; see [`queue`].
     async fn acquire_all(&self, claims: &[Claim]) -> Result<Together> {
         queue::acquire_all(&self.context, claims).await
     }

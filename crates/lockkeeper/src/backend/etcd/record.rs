@@ -47,7 +47,8 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The value of a claim's key.
+/// The value of a claim's key. Line breaks are taken out of the identity, which would otherwise
+/// shift the lines below it; the note comes last and may have them.
 pub(super) fn write(claim: &Claim) -> Vec<u8> {
     let mode = match claim.mode {
         Mode::Exclusive => "exclusive".to_owned(),

@@ -78,8 +78,9 @@ pub(super) fn delete(key: &[u8], create_revision: i64) -> TxnRequest {
     }
 }
 
-/// Writes something else into the key if it is still the one that was created then; under
-/// another lease, if one is given.
+/// Writes something else into the key if it is still the one that was created then; under another
+/// lease, if one is given. The create revision stays, and with it the place in the queue and the
+/// token.
 pub(super) fn rewrite(key: &[u8], create_revision: i64, value: Vec<u8>, lease: i64) -> TxnRequest {
     let (key, ignore_lease) = (key.to_vec(), lease == 0);
     TxnRequest {
@@ -141,6 +142,9 @@ fn oldest(key: &ClaimKey) -> RangeRequest {
     some_of(key, SortOrder::Ascend, 1)
 }
 
+/// The first of the queue in this order, at most `limit`, and without values where the mode allows:
+/// an exclusive claim is excluded by any other, whatever its mode. The other modes need every
+/// value.
 fn some_of(key: &ClaimKey, order: SortOrder, limit: i64) -> RangeRequest {
     match key.mode {
         Mode::Exclusive => RangeRequest {
@@ -175,6 +179,7 @@ pub(super) struct InTheWay {
 }
 
 impl InTheWay {
+    /// The reads stand in the order in which the two requests that answer so list them.
     pub(super) fn read(answer: TxnResponse) -> Self {
         let mut reads = reads(answer.responses);
         Self {
@@ -230,11 +235,13 @@ fn has_generation(key: &ClaimKey, generation: &[u8]) -> Compare {
     Compare { target, against: Some(Target::Value(value)), ..absent }
 }
 
+/// On the server lease, so that the key ends with the session if its keeper dies.
 fn put_claim(key: &ClaimKey, claim: &Claim) -> RequestOp {
     let (bytes, value) = (key.bytes().to_vec(), record::write(claim));
     put(PutRequest { key: bytes, value, lease: key.lease, ignore_lease: false })
 }
 
+/// On the same lease as the keys that it guards: it is never needed for longer than they.
 fn put_generation(key: &ClaimKey, generation: &[u8]) -> RequestOp {
     let (bytes, value) = (key.generation_key.clone(), generation.to_vec());
     put(PutRequest { key: bytes, value, lease: key.lease, ignore_lease: false })

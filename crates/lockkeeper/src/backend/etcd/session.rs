@@ -2,8 +2,10 @@
 //!
 //! A keeper has a lease only while it needs one. When etcd ends a lease all claims on it are gone,
 //! and the next claim begins another. A lease for each claim would free claims one by one, but cost
-//! a grant, a heartbeat and a revocation for each; one for all costs the same for a thousand. (To avoid a clash of words: a *server lease* is etcd's, a
-//! `Lease` is the library's word for one held claim.)
+//! a grant, a heartbeat and a revocation for each; one for all costs the same for a thousand.
+//!
+//! To avoid a clash of words: a *server lease* is etcd's, a `Lease` is the library's word for one
+//! held claim.
 
 use super::client::{Answered, Client};
 use super::protocol::{
@@ -217,6 +219,7 @@ async fn read_by_majority(client: &Client, probe: &RangeRequest) -> Result<(Opti
     Ok((raft_term(read.answer.header), read.connection))
 }
 
+/// The raft term of an answer: two answers of the same term have the same leader behind them.
 fn raft_term(header: Option<ResponseHeader>) -> Option<u64> {
     header.map(|header| header.raft_term)
 }

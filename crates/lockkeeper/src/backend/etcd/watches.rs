@@ -194,7 +194,7 @@ impl Watches {
         }
     }
 
-    /// Tells the holders on this server lease that it is no more, and everyone who waits to look.
+    /// Tells the holders on this server lease that it is no more, and the waiting claims to look.
     pub(super) fn lease_gone(&self, lease: i64) {
         // Outside of the lock: the alarm may call back.
         let subscribers = lock(&self.table).subscribers();

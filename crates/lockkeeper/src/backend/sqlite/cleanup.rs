@@ -3,6 +3,10 @@
 //! Every name that was ever locked leaves a free row, which remembers its largest token. A minute
 //! later the row goes, and the largest token of all rows that went is kept in `meta`: a name that
 //! has no row begins above it.
+//!
+//! One number for all names is enough: tokens are compared only within a name, and to begin higher
+//! than needed does no harm. A row per name for ever was rejected: programs that lock by customer
+//! or by file may use millions of names.
 
 use super::client::Client;
 use super::client::transaction::Transaction;
@@ -10,13 +14,19 @@ use super::record::millis;
 use rusqlite::{Result, params};
 use std::time::Duration;
 
-/// How often, and how long after their release, free rows are cleaned away.
+/// How often free rows are cleaned away, and how long after their release: a name that is locked
+/// again soon finds its row and takes it with one update.
 pub(super) const CLEANING: Duration = Duration::from_secs(60);
-/// How many names one transaction cleans: few enough that nobody notices.
+/// How many names one transaction cleans: few enough that a lock that has to wait for it is not
+/// noticeably slower.
 const NAMES_AT_ONCE: i64 = 200;
 
-/// Goes through the file once, if nobody has lately, a few names at a time so that nobody waits.
-/// Where the sweep has got to is kept in the file: a process that ends leaves it to the next.
+/// Goes through the file once, if no process has lately, a few names at a time so that no caller
+/// waits long. Where the sweep has got to is kept in the file: a process that ends in the middle of
+/// it leaves the rest to the next one.
+///
+/// Two processes that sweep at the same time share the work, since each transaction continues where
+/// the last one stopped, whichever process that was.
 pub(super) fn clean(client: &Client) {
     let due = client.look_at_once(is_due);
     if !matches!(due, Some(Ok(true))) {
@@ -28,13 +38,15 @@ pub(super) fn clean(client: &Client) {
     client.checkpoint();
 }
 
-/// Whether a cleaning is under way, or the last one was long ago, whichever process did it.
+/// Whether a cleaning is under way, or the last one was long ago, whichever process did it. Only
+/// reads, so that processes that start often do not write because of it.
 fn is_due(tx: &Transaction<'_>) -> Result<bool> {
     let (from, swept) = progress(tx)?;
     Ok(!from.is_empty() || swept + millis(CLEANING) <= tx.now)
 }
 
-/// Where the sweep under way has got to, and when the last one ended.
+/// Where the sweep under way has got to, and when the last one ended. The name is empty when none
+/// is under way; no lock has that name.
 fn progress(tx: &Transaction<'_>) -> Result<(String, i64)> {
     tx.connection
         .prepare_cached(
@@ -44,6 +56,9 @@ fn progress(tx: &Transaction<'_>) -> Result<(String, i64)> {
 }
 
 /// Cleans the next few names; whether there are more.
+///
+/// The token goes to `meta` in the same transaction that deletes its row, so a crash leaves both or
+/// neither, and never a name that could be granted an old token again.
 pub(super) fn clean_some(tx: &Transaction<'_>) -> Result<bool> {
     let (from, _) = progress(tx)?;
     let last: Option<String> = tx
@@ -68,6 +83,7 @@ pub(super) fn clean_some(tx: &Transaction<'_>) -> Result<bool> {
         tx.advance(&name)?;
     }
     let long_ago = tx.now - millis(CLEANING);
+    // The token before the rows: it is read from the rows that the next statement deletes.
     tx.connection
         .prepare_cached(
             "UPDATE meta SET value = max(value, coalesce((SELECT max(ticket) FROM claim

@@ -1,4 +1,8 @@
 //! What SQLite says, and what the user is told.
+//!
+//! The kind decides what the engine does. `Unavailable` is an outage, unless it is lasting: a claim
+//! that waits is made again until its limit. Every other kind ends the claim at once, because
+//! waiting repairs neither a wrong path nor a damaged file.
 
 use crate::error::{Error, ErrorKind};
 use rusqlite::ErrorCode;
@@ -6,13 +10,16 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long another process may keep the file before we call it unavailable.
+/// How long another process may keep the file before we call it unavailable. Transactions are
+/// short, so a file in which nobody commits for this long is most likely kept by a process that was
+/// stopped in the middle of one.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why SQLite cannot open the file, which it does not say itself.
 ///
-/// Only by looking at names: to open and close the file ourselves would drop the locks that
-/// another connection of this process has on it.
+/// Only by looking at names: to open and close the file ourselves would drop the locks that another
+/// connection of this process has on it. POSIX file locks belong to the process, and closing any
+/// descriptor of a file releases all of them.
 fn cannot_open(path: &Path) -> (ErrorKind, String) {
     let shown = path.display();
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -36,7 +43,8 @@ fn cannot_open(path: &Path) -> (ErrorKind, String) {
     (ErrorKind::Denied, format!("no permission to write {shown}, or to make files beside it"))
 }
 
-/// The folder of the default file could not be made.
+/// The folder of the default file could not be made. The user named no file, so the message says
+/// how to name one.
 pub(super) fn no_folder(folder: &Path, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Denied,
@@ -48,13 +56,17 @@ pub(super) fn no_folder(folder: &Path, error: io::Error) -> Error {
     Error::new(kind, what).caused_by(error)
 }
 
-/// Whether another connection has the file: a reason to wait, not to fail.
+/// Whether another connection has the file: a reason to wait, not to fail. Nothing was changed when
+/// SQLite says so, so the same statement can be tried again.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// What SQLite said, and what to do about it.
+///
+/// A failed read or write counts as an outage, since it may pass; a full disk does not, since it
+/// stays full until somebody acts.
 pub(super) fn store_error(path: &Path, error: rusqlite::Error) -> Error {
     let shown = path.display();
     let (kind, message) = match error.sqlite_error_code() {
@@ -84,7 +96,8 @@ pub(super) fn store_error(path: &Path, error: rusqlite::Error) -> Error {
     Error::new(kind, message).caused_by(error)
 }
 
-/// SQLite rolls back what does not fit, so nothing is half done.
+/// The message for a full disk. "Nothing was changed" is true because SQLite rolls back a
+/// transaction that does not fit.
 fn disk_full(path: &Path) -> String {
     format!(
         "the disk of {} is full: free some space. Nothing was changed, and locks already held run \
@@ -93,13 +106,17 @@ fn disk_full(path: &Path) -> String {
     )
 }
 
-/// A busy file as SQLite reports it, for one that was busy for too long.
+/// A busy file as SQLite reports it, for one that was busy for too long. SQLite itself never
+/// reports that: its own waiting is switched off (see `schema`), and the limit is kept by the
+/// driver.
 pub(super) fn busy() -> rusqlite::Error {
     let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
     rusqlite::Error::SqliteFailure(busy, None)
 }
 
-/// The same error once more: every caller that shared a transaction is told.
+/// The same error once more: every caller that shared a transaction is told. The copy has the kind,
+/// the text and whether the error is lasting, on which the engine decides; it has no cause, because
+/// causes cannot be cloned.
 pub(super) fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), error.to_string());
     if error.is_lasting() { copy.lasting() } else { copy }

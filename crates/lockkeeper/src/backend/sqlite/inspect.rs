@@ -9,7 +9,7 @@ use super::record::{Record, span};
 use crate::backend::{HolderView, LockView, Name, Owner, WaiterView};
 use rusqlite::{Result, params};
 
-/// Everyone at `name`.
+/// All claims on `name`, in the order of the queue. Broken claims are left out: they hold nothing.
 pub(super) fn show(tx: &Transaction<'_>, name: &Name) -> Result<LockView> {
     let mut statement = tx.connection.prepare_cached(
         "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
@@ -23,7 +23,8 @@ pub(super) fn show(tx: &Transaction<'_>, name: &Name) -> Result<LockView> {
     Ok(view)
 }
 
-/// Everyone at names that start with `prefix`.
+/// All claims on names that start with `prefix`. Reads from the first such name on and stops behind
+/// the last. Not with `LIKE`, which takes `%` and `_` in names for wildcards and ignores case.
 pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> {
     let mut statement = tx.connection.prepare_cached(
         "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
@@ -39,7 +40,7 @@ pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> 
         if !name.starts_with(prefix) {
             break;
         }
-        // A name that is none was put there by someone else.
+        // A name that this library would not accept was written by another program.
         let Ok(name) = Name::new(&name) else { continue };
         if views.last().is_none_or(|view| view.name != name) {
             views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
@@ -51,7 +52,9 @@ pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> 
     Ok(views)
 }
 
-/// Adds a row to the view of its name. Claims of one owner are one holder, with a count.
+/// Adds a row to the view of its name. Claims of one owner are one holder, with a count, that
+/// expires when the last of them does. A claim that was handed over and not confirmed is shown as a
+/// holder.
 fn add(view: &mut LockView, record: Record, now: i64) {
     let owner = Owner::from_id(record.owner.clone());
     if !record.holds() {

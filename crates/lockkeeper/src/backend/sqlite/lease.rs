@@ -15,22 +15,26 @@ use std::time::Duration;
 /// What all claims of a keeper share: the file, and the client in use.
 ///
 /// A client is let go of when the keeper is closed, and ends with the last claim that was made on
-/// it; the next request opens another.
+/// it; the next request opens another. Two clients of one keeper are then like two processes to the
+/// file, which excludes them from each other as any others.
 #[derive(Debug)]
 pub(super) struct Context {
+    /// Absolute, so that opening again finds the same file.
     pub(super) path: PathBuf,
     pub(super) current: Reconnecting<Arc<Client>>,
     background: Background,
 }
 
 impl Context {
-    /// Opens the file. Blocks while another process is just making it.
+    /// Opens the file, so that a keeper that was made has a usable file. Blocks while another
+    /// process is just making it.
     pub(super) fn open(path: PathBuf, background: &Background) -> Result<Self> {
         let current = Reconnecting::with(open(&path)?);
         Ok(Self { path, current, background: background.clone() })
     }
 
-    /// The client in use; a new one if the keeper was closed.
+    /// The client in use; a new one if the keeper was closed. Of several callers that find none,
+    /// one opens it and the others wait for that.
     pub(super) async fn client(&self) -> Result<Arc<Client>> {
         let reopen = async || {
             let (path, runtime) = (self.path.clone(), self.background.handle()?);
@@ -42,13 +46,16 @@ impl Context {
         Ok(self.current.get(|_| true, reopen).await?.1)
     }
 
-    /// Lets go of the client in use.
+    /// Lets go of the client in use. It is dropped here if nothing else refers to it, and its
+    /// thread ends.
     pub(super) fn close(&self) {
         drop(self.current.take_if(|_| true));
     }
 }
 
-/// A client with its driver.
+/// A client with its driver. The name is random, so no other client of the file has it, in this
+/// process or in another. Without a driver there is no client: jobs that find the file busy would
+/// stay undone.
 fn open(path: &Path) -> Result<Arc<Client>> {
     let process = ClaimIds::new()?.next().to_string();
     let client = Arc::new(Client::open(path.to_owned(), process)?);
@@ -58,12 +65,13 @@ fn open(path: &Path) -> Result<Arc<Client>> {
     Ok(client)
 }
 
-/// One held claim: that of a grant, or of a ticket from anywhere.
+/// One held claim: that of a grant, or of a ticket from anywhere. Every request names the claim's
+/// id, so a lease whose claim is over can do nothing to its successor.
 #[derive(Debug)]
 pub(super) struct SqliteLease {
     context: Arc<Context>,
     /// The client that it was granted on, which is told should it be broken. `None` for a ticket
-    /// until the file is needed.
+    /// until the file is needed. Keeps the client and its driver alive after the keeper was closed.
     client: Option<Arc<Client>>,
     name: Name,
     id: Arc<str>,
@@ -73,7 +81,8 @@ pub(super) struct SqliteLease {
 }
 
 impl SqliteLease {
-    /// The grant of a claim that a transaction on `client` granted.
+    /// The grant of a claim that a transaction on `client` granted. Its validity counts from before
+    /// that transaction began, so it ends for the holder before the row expires.
     pub(super) fn grant(
         context: &Arc<Context>,
         client: &Arc<Client>,
@@ -92,7 +101,8 @@ impl SqliteLease {
         Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl }
     }
 
-    /// The lease of a claim that any process may have made.
+    /// The lease of a claim that any process may have made. Whether it is held is not known here;
+    /// the first request tells.
     pub(super) fn of_ticket(context: &Arc<Context>, ticket: &Ticket) -> Self {
         Self {
             context: context.clone(),
@@ -104,6 +114,8 @@ impl SqliteLease {
         }
     }
 
+    /// The client of this lease: always the same one after the first call, since alarms are kept by
+    /// client.
     async fn client(&mut self) -> Result<Arc<Client>> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
@@ -115,12 +127,17 @@ impl SqliteLease {
 
 #[async_trait]
 impl Lease for SqliteLease {
+    /// Extends the row by the whole ttl, counted from the transaction, if the claim is still held.
+    /// A claim that has expired stays lost, even if nobody else has come.
     async fn renew(&mut self) -> Result<Standing> {
         let (name, id, row, ttl) = (self.name.clone(), self.id.clone(), self.row, self.ttl);
         let client = self.client().await?;
         client.call(move |tx| tx.renew(name.as_str(), row, &id, ttl)).await
     }
 
+    /// Gives the claim back, and in the same transaction lets the next ones in. The alarm goes
+    /// first: a break that is found from here on is reported by the answer of the release, and not
+    /// twice.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let stay = how.stay();
         let (name, id, row) = (self.name.clone(), self.id.clone(), self.row);
@@ -143,7 +160,8 @@ impl Lease for SqliteLease {
 
 impl Drop for SqliteLease {
     fn drop(&mut self) {
-        // A detached claim has no one left to alarm.
+        // A detached claim has nobody left to alarm. The row stays, for the ticket's new owner or
+        // until it expires; `Drop` does no I/O.
         if let Some(client) = &self.client {
             client.waiters.unwatch(&self.id);
         }

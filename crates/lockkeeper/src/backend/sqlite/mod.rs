@@ -39,19 +39,28 @@ use std::sync::Arc;
 ///   Sqlite ──► table ──► lease ──► driver ──► client ──► requests ──► queue ──► record
 ///                                               └──► waiters, sockets, schema
 /// ```
+///
+/// An arrow is a call. The type itself decides nothing: every answer comes out of a transaction in
+/// [`requests`], and [`Transaction`](client::transaction::Transaction) is what
+/// those functions are written on.
 #[derive(Debug)]
 struct Sqlite {
     context: Arc<Context>,
 }
 
 impl Sqlite {
-    /// Opens the file. Blocks while another process is just making it.
+    /// Opens the file, and makes it if it is not there. Blocks while another process is just making
+    /// it, so it runs on a thread that may block.
+    ///
+    /// A file that cannot be used is an error here and not at the first lock: a wrong path is a
+    /// mistake in the configuration, and is best reported when the program starts.
     fn open(options: SqliteOptions, background: &Background) -> Result<Self> {
         let context = Context::open(options.absolute_path()?, background)?;
         Ok(Self { context: Arc::new(context) })
     }
 
-    /// The client in use.
+    /// The client in use, for tests that look at its counters. Panics after `close`, which takes
+    /// the client out of use.
     #[cfg(all(test, unix))]
     fn client(&self) -> Arc<client::Client> {
         self.context.current.current(|_| true).expect("it is open").1
@@ -73,16 +82,23 @@ impl Backend for Sqlite {
     }
 
     /// Lets go of the connection and its driver, which end with the last claim made on them.
+    ///
+    /// Claims that are held stay valid: each has its own reference to the client, and is renewed
+    /// and released through it. A request that comes after `close` opens another client.
     async fn close(&self) -> Result<()> {
         self.context.close();
         Ok(())
     }
 
+    /// Needs no look at the file: whether the claim is still held is decided by the first renewal
+    /// or release, in the same transaction that acts on it. A check made here could be out of date
+    /// by then.
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         Some(Box::new(SqliteLease::of_ticket(&self.context, ticket)))
     }
 
-    /// The query that shows the rows.
+    /// The query that shows the rows, to be pasted into the `sqlite3` shell. Quotes in the name are
+    /// doubled for that; the backend's own queries pass names as parameters.
     fn keys(&self, name: &Name) -> Vec<String> {
         let quoted = name.as_str().replace('\'', "''");
         vec![format!("SELECT * FROM claim WHERE name = '{quoted}'")]
@@ -101,22 +117,29 @@ impl fmt::Display for Sqlite {
 
 #[async_trait]
 impl Inspector for Sqlite {
+    /// Reads without writing while the connection is free, so an operator sees the locks also while
+    /// a stopped process keeps the file from being written.
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let prefix = prefix.to_owned();
         self.context.client().await?.look(move |tx| inspect::list(tx, &prefix)).await
     }
 
+    /// As `list`, for one name.
     async fn show(&self, name: &Name) -> Result<LockView> {
         let name = name.clone();
         self.context.client().await?.look(move |tx| inspect::show(tx, &name)).await
     }
 
+    /// Breaks by token and not by name alone: an operator who looked, and typed the command a
+    /// minute later, must not hit the successor of the holder that was seen.
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         let (name, reason) = (name.clone(), reason.to_owned());
         let token = i64::try_from(token.get()).unwrap_or(i64::MAX);
         let client = self.context.client().await?;
         let broken = client.call(move |tx| tx.break_hold(name.as_str(), token, &reason)).await?;
-        // A holder in this very process would not see the version number change.
+        // The driver learns of commits from the file's version number, which does not change for
+        // commits of its own connection. Without this call a holder in this very process might not
+        // be told before its next renewal.
         client.look_for_notices();
         Ok(broken)
     }

@@ -1,4 +1,4 @@
-//! What a `sqlite:` URL says.
+//! What a `sqlite:` URL says. Nothing here touches the file, except through [`OpenStore::open`].
 
 use super::{Sqlite, schema};
 use crate::address::Address;
@@ -27,6 +27,12 @@ impl SqliteOptions {
         Self { path: Some(path.into()), outage: OUTAGE }
     }
 
+    /// Reads the part after `sqlite:`; checks its form only.
+    ///
+    /// Two mistakes that other SQLite URLs invite are refused here. `sqlite::memory:` would give
+    /// every process a table of its own, so its locks would exclude nobody. `sqlite://locks.db`
+    /// names a host, while the file must be on this machine: SQLite's locks are not reliable on
+    /// network file systems.
     pub(crate) fn read(address: &Address) -> Result<Self> {
         address.only_options(&[])?;
         let path = match address.authority.as_deref() {
@@ -47,7 +53,8 @@ impl SqliteOptions {
         Ok(Self { path, outage: OUTAGE })
     }
 
-    /// The file, wherever the process goes later.
+    /// The file, wherever the process goes later: a program that changes its working directory and
+    /// then reopens the file after `close` must meet the same file again.
     pub(super) fn absolute_path(self) -> Result<PathBuf> {
         let path = self.path.map_or_else(schema::default_path, Ok)?;
         std::path::absolute(&path)
@@ -58,7 +65,8 @@ impl SqliteOptions {
 #[async_trait]
 impl OpenStore for SqliteOptions {
     async fn open(self: Box<Self>, background: &Background) -> Result<Arc<dyn Backend>> {
-        // Opening waits for a file that another process is just making.
+        // On a thread that may block: opening waits for a file that another process is just making,
+        // and may have to replay a log that a killed process left.
         let home = background.clone();
         let opened = background.handle()?.spawn_blocking(move || Sqlite::open(*self, &home)).await;
         let ended = |_| Err(Error::new(ErrorKind::Unavailable, "the background thread ended"));

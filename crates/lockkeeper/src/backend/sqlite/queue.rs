@@ -1,32 +1,44 @@
 //! The claims on one name: the queue itself. Everything here happens inside one transaction.
 //!
-//! Who of the queue holds is for [`queue`](mod@crate::backend::queue) to say; here the answer is written
-//! down, and kept: a row that holds goes on holding until it is released, broken or expired.
+//! Which claims of the queue hold is for [`queue`](mod@crate::backend::queue) to say; here the
+//! answer is written down, and kept: a row that holds goes on holding until it is released, broken
+//! or expired.
 //!
-//! The largest ticket that a name ever had must survive its rows, or a later token could be smaller.
-//! It stays in a free row while the name has no other, and in the column `high` of the last row
-//! while it has; [`Queue::finish`] sees to that.
+//! The largest ticket that a name ever had must survive its rows, or a later token could be
+//! smaller. It stays in a free row while the name has no other, and in the column `high` of the
+//! last row while it has; [`Queue::finish`] sees to that.
+//!
+//! True of a name's rows before and after each transaction: tickets grow in the order of asking; a
+//! free row has no other beside it; rows of different owners that hold, and have not expired, fit
+//! beside each other.
 
 use super::client::transaction::{Granted, Transaction};
 use super::record::{FREE, HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, millis};
 use crate::backend::{Claim, FencingToken, Mode, queue};
 use rusqlite::{Result, params};
 
-/// The live records of one name, in order of asking.
+/// The live records of one name, in order of asking. What is changed in it is written to the file
+/// at once, except `high`: [`finish`](Queue::finish) must come last, also where nothing seems to
+/// have changed, because loading may have removed rows.
 pub(super) struct Queue<'a> {
     tx: &'a Transaction<'a>,
     name: &'a str,
     pub(super) records: Vec<Record>,
-    /// The ticket of the free row, if that is all there is.
+    /// The ticket of the free row, if that is all there is. The row is deleted when another takes
+    /// its place.
     free: Option<i64>,
     /// The largest ticket the name ever had, as far as the file remembers.
     high: i64,
-    /// Whether rows were removed, so that `high` must be kept elsewhere.
+    /// Whether rows were removed since the last insertion, so that `high` must be kept elsewhere.
     removed: bool,
 }
 
 impl<'a> Queue<'a> {
-    /// Reads the queue and drops what has expired.
+    /// Reads the queue and drops what has expired. Does not let the next ones in: that is for
+    /// [`advance`](Queue::advance), after the caller has made its own change.
+    ///
+    /// A name without any row begins above the largest token of all names whose rows were cleaned
+    /// away.
     pub(super) fn load(tx: &'a Transaction<'a>, name: &'a str) -> Result<Self> {
         let mut statement = tx.connection.prepare_cached(
             "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires,
@@ -49,7 +61,7 @@ impl<'a> Queue<'a> {
         Ok(queue)
     }
 
-    /// Deletes the rows that match.
+    /// Deletes the rows that match; what they kept out is let in by [`advance`](Queue::advance).
     pub(super) fn remove(&mut self, matches: impl Fn(&Record) -> bool) -> Result<()> {
         let gone: Vec<Record> = self.records.extract_if(.., |record| matches(record)).collect();
         for record in &gone {
@@ -59,6 +71,7 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
+    /// Deletes one row of the file, and nothing in memory.
     fn delete(&self, ticket: i64) -> Result<()> {
         self.tx
             .connection
@@ -67,19 +80,24 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Those that keep others out, by mode and token: claims of one owner share a token.
+    /// Those that keep others out, by mode and token: claims of one owner share a token, so they
+    /// count as one. Claims that were handed over and not confirmed are among them.
     pub(super) fn holders(&self) -> impl Iterator<Item = (Mode, FencingToken)> {
         self.records.iter().filter(|record| record.holds()).map(|e| (e.mode, e.token))
     }
 
-    /// How many wait.
+    /// How many wait. Only an owner that enters again may be granted past them.
     pub(super) fn waiting(&self) -> usize {
         self.records.iter().filter(|record| record.state == WAITING).count()
     }
 
-    /// Grants to those at the head of the queue that fit. Our own hold at once. Those of other
-    /// processes must confirm before what is left of their heartbeat is over: so that all the
-    /// dead claims of one process cost the next one that time together, not each.
+    /// Grants to those at the head of the queue that fit, and stops at the first that does not:
+    /// nobody overtakes.
+    ///
+    /// A waiter of this process holds at once, and is told after the commit. A waiter of another
+    /// process must confirm before what is left of its lease is over. So that lease is not extended
+    /// here: all the waiters of a dead process expire together, and cost the next one that time
+    /// once and not each.
     pub(super) fn advance(&mut self) -> Result<()> {
         let tx = self.tx;
         while let Some(next) = self.records.iter().position(|record| record.state == WAITING) {
@@ -108,6 +126,9 @@ impl<'a> Queue<'a> {
     }
 
     /// Adds a row at the end, with a token of its own or that of the owner's first entry.
+    ///
+    /// A waiting row has its token from the start. Tokens then grow in the order of the queue, and
+    /// to grant is to change the state only.
     pub(super) fn insert(
         &mut self,
         claim: &Claim,
@@ -143,12 +164,15 @@ impl<'a> Queue<'a> {
                 claim.identity,
                 claim.note,
             ])?;
+        // The new row has the largest ticket itself, so nothing is left for `finish` to keep.
         self.high = ticket;
         self.removed = false;
         Ok(Granted { id, ticket, token, sent: tx.sent })
     }
 
-    /// Keeps the largest ticket where the next reader finds it.
+    /// Keeps the largest ticket where the next reader finds it: in the last row, or in a free row
+    /// if there is none. Without it, the removal of the last row of a queue would let a later claim
+    /// have a smaller token than one that was granted before.
     pub(super) fn finish(self) -> Result<()> {
         if !self.removed {
             return Ok(());

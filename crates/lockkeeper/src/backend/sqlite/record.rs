@@ -19,19 +19,23 @@ use std::time::Duration;
 
 /// Nobody's: remembers the largest ticket of its name, of which it is the only row.
 pub(super) const FREE: i64 = 0;
+/// Held, or released and staying for a while; see [`Record::stays`].
 pub(super) const HELD: i64 = 1;
+/// In the queue; expires without heartbeats of its process.
 pub(super) const WAITING: i64 = 2;
 /// Granted to another process by the one that released, and not yet confirmed by it: until it is,
-/// the row expires as a waiting one does, so that a dead process costs little.
+/// the row expires as a waiting one does, so that a dead process costs little. It keeps others out
+/// all the same, because its process may confirm at any moment.
 pub(super) const HANDED: i64 = 3;
 /// Taken from its holder, whose process has not been told yet. Holds nothing.
 pub(super) const BROKEN: i64 = 4;
 
 /// How long a waiter stays in the queue without a heartbeat of its process, handed to or not: the
-/// most that a dead waiter costs the one behind it.
+/// most that a dead waiter costs the one behind it. Four heartbeats: shorter, and a process that is
+/// merely slow would lose its place.
 pub(super) const WAITER_LEASE: Duration = Duration::from_secs(2);
 
-/// A row.
+/// A row. Times and spans are in milliseconds, on the clock of the file.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The row's number below its name: its place in the queue.
@@ -45,10 +49,15 @@ pub(super) struct Record {
     pub(super) token: FencingToken,
     /// The largest ticket of the name that has no row any more, if this is its last row.
     pub(super) high: i64,
+    /// How long a hold lasts without renewal; kept while the claim waits, for whichever process
+    /// grants it.
     pub(super) ttl: i64,
+    /// When the claim was granted, or began to wait if it still does.
     pub(super) since: i64,
+    /// From this time on the row counts as gone, whether it has been deleted or not.
     pub(super) expires: i64,
     pub(super) identity: String,
+    /// The holder's note; for a broken claim the reason, which its holder is told.
     pub(super) note: String,
 }
 
@@ -95,7 +104,8 @@ impl Record {
     }
 }
 
-/// As it is stored: 0 exclusive, -1 shared, n for a permit of n.
+/// As it is stored: 0 exclusive, -1 shared, n for a permit of n. A number that was never stored by
+/// us is read as a permit of one, which lets in as few as possible.
 fn mode_of(code: i64) -> Mode {
     match code {
         0 => Mode::Exclusive,
@@ -125,7 +135,7 @@ pub(super) fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(i64::MAX / 4)
 }
 
-/// Milliseconds back to a span; nothing when negative.
+/// Milliseconds back to a span; nothing when negative, as for a time that has just passed.
 pub(super) fn span(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
@@ -134,6 +144,8 @@ pub(super) fn span(millis: i64) -> Duration {
 mod tests {
     use super::*;
 
+    /// Were a span rounded down, a claim with a ttl of a fraction of a millisecond would expire
+    /// when it is made, and every other would end in the file up to a millisecond early.
     #[test]
     fn spans_round_up() {
         assert_eq!(millis(Duration::from_micros(1)), 1);

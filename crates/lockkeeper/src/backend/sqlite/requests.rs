@@ -1,9 +1,14 @@
 //! What can be asked of the table: every atomic request, each in the transaction it is given.
 //!
-//! A row is found by name and ticket, its primary key, and is ours if it has the claim's id too:
-//! so every request here does nothing to another's claim, and can be repeated. Which rows of a name
-//! hold is decided in [`queue`](super::queue); the two requests of a lock that nobody else wants,
-//! [`take_free`](Transaction::ask) and [`release`](Transaction::release), do without.
+//! A row is found by name and ticket, its primary key, and is ours if it has the claim's id too: so
+//! no request here does anything to another's claim. All of them are idempotent but
+//! [`ask`](Transaction::ask), which may add a row each time; an ask whose answer was lost is undone
+//! by [`remove`](Transaction::remove), which takes every row with the claim's id.
+//!
+//! Which rows of a name hold is decided in [`queue`](super::queue); the two requests of a lock that
+//! nobody else wants, [`take_free`](Transaction::ask) and [`release`](Transaction::release), do
+//! without. Each of these two is a single change to a single row, and most locks need no other
+//! request.
 
 use super::client::transaction::{Granted, Transaction};
 use super::queue::Queue;
@@ -15,18 +20,24 @@ use std::time::Duration;
 /// What became of asking for a name.
 #[derive(Debug)]
 pub(super) enum Asked {
+    /// It holds the name now: the name was free, or its owner held it already.
     Granted(Granted),
+    /// Other claims are before it, and it was not to queue: nothing of it is in the file.
     Busy,
+    /// Its row is at the end of the queue, and lasts as long as heartbeats come.
     Queued {
+        /// Its place among those that wait, counted from 1.
         place: usize,
-        /// Milliseconds until someone ahead may be over.
+        /// Milliseconds until the first claim ahead expires, unless it is renewed: the driver looks
+        /// again then.
         until_expiry: i64,
     },
-    /// The owner holds the name in this mode, which does not cover what it asks for.
+    /// The owner holds the name in this mode, which does not cover what it asks for. Nothing was
+    /// queued: the owner would wait for itself.
     Uncovered(Mode),
 }
 
-/// A waiter of this process whose row is in the file.
+/// A waiter of this process whose row is in the file and was just extended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Queued {
     pub(super) id: String,
@@ -41,17 +52,23 @@ pub(super) enum Left {
     From(usize),
     /// It had been granted meanwhile.
     Granted(Granted),
-    /// It was not there.
+    /// It was not there, or no longer held: expired or broken. Nothing of it is left in the file.
     Gone,
 }
 
 impl Transaction<'_> {
-    /// Asks for the claim's name.
+    /// Asks for the claim's name: grants it, queues the claim, or says that it is busy.
+    ///
+    /// A claim is granted here only if nobody waits. One that fits beside the holders but comes
+    /// after a waiter queues behind it, or a stream of readers could keep a writer out for ever.
+    /// The owner that holds the name already enters at once, with the token it has: to queue would
+    /// be to wait for itself.
     pub(super) fn ask(&self, claim: &Claim, may_queue: bool) -> Result<Asked> {
         if let Some(granted) = self.take_free(claim)? {
             return Ok(Asked::Granted(granted));
         }
         let mut queue = Queue::load(self, claim.name.as_str())?;
+        // What expired may have made room, and a waiter comes before this claim.
         queue.advance()?;
         let mine = queue.records.iter().find(|record| record.is_owned_by(claim));
         let asked = if let Some((mode, token)) = mine.map(|record| (record.mode, record.token)) {
@@ -74,6 +91,10 @@ impl Transaction<'_> {
     }
 
     /// The common case, without reading the queue: the name was used before and nobody is at it.
+    ///
+    /// A free row is the only row of its name, so no other needs to be looked at. It becomes the
+    /// claim's row, with a new ticket above the old one: the memory of the largest ticket goes on
+    /// in it.
     fn take_free(&self, claim: &Claim) -> Result<Option<Granted>> {
         let name = claim.name.as_str();
         let last: Option<i64> = self
@@ -110,8 +131,11 @@ impl Transaction<'_> {
         Ok(Some(Granted { id, ticket, token, sent: self.sent }))
     }
 
-    /// Extends the claim if it is still held. A claim that stays after its release is nobody's, so
-    /// a ticket that somebody kept does not extend it.
+    /// Extends the claim if it is still held. A claim that stays after its release has no holder,
+    /// so a ticket that somebody kept does not extend it.
+    ///
+    /// An expired claim is not revived, even while its row is still there: for its holder the
+    /// validity ended before, and the next transaction on the name may give it to another.
     pub(super) fn renew(
         &self,
         name: &str,
@@ -135,7 +159,8 @@ impl Transaction<'_> {
     }
 
     /// Gives back the claim with this id, at once or after `stay`; why it was not held any more, if
-    /// so. Leaves others' alone, and what was given back to stay.
+    /// so. Leaves others' alone, and what was given back to stay. A second release finds nothing
+    /// with the id, and reports the claim as gone.
     pub(super) fn release(
         &self,
         name: &str,
@@ -145,6 +170,9 @@ impl Transaction<'_> {
     ) -> Result<Option<LossReason>> {
         let ticket = self.row_of(name, row, id)?;
         if stay.is_zero() {
+            // The only row of its name becomes the free row, in place. Not if `high` is set, for
+            // then the row's own ticket is not the largest that the name had, and the free row
+            // would forget that one.
             let freed = self
                 .connection
                 .prepare_cached(
@@ -156,11 +184,13 @@ impl Transaction<'_> {
             if freed == 1 {
                 return Ok(None);
             }
+            // Before the removal, which deletes the row that the answer is read from.
             let lost = self.lost(name, ticket, id)?;
             self.remove_where(name, |record| record.id == id && !record.stays())?;
             return Ok(lost);
         }
-        // Nobody looks after it from now on, so it is no process's any more.
+        // Nobody looks after it from now on, so it is no process's any more: it cannot be renewed,
+        // released or entered again, and goes on keeping others out until it expires.
         let kept = self
             .connection
             .prepare_cached(
@@ -172,7 +202,8 @@ impl Transaction<'_> {
     }
 
     /// The number of the row that the claim with this id has on the name, if it is not known; -1,
-    /// which no row has, where there is none.
+    /// which no row has, where there is none. Only tickets from elsewhere need it; a grant knows
+    /// its row.
     fn row_of(&self, name: &str, row: Option<i64>, id: &str) -> Result<i64> {
         if let Some(row) = row {
             return Ok(row);
@@ -185,7 +216,9 @@ impl Transaction<'_> {
         Ok(found.unwrap_or(-1))
     }
 
-    /// Why the claim is not held any more; `None` when it is.
+    /// Why the claim is not held any more; `None` when it is. The reason of a break is in the row's
+    /// note until the holder's process has been told and removes the row; after that the claim is
+    /// just gone.
     fn lost(&self, name: &str, ticket: i64, id: &str) -> Result<Option<LossReason>> {
         let found: Option<(i64, i64, String, String)> = self
             .connection
@@ -204,11 +237,14 @@ impl Transaction<'_> {
         })
     }
 
-    /// Removes whatever the claim with this id has on the name, and lets the next ones in.
+    /// Removes whatever the claim with this id has on the name, waiting or held, and lets the next
+    /// ones in.
     pub(super) fn remove(&self, name: &str, id: &str) -> Result<()> {
         self.remove_where(name, |record| record.id == id)
     }
 
+    /// Removes rows and grants to the next in one transaction: between the two no other process can
+    /// ask, so no claim overtakes the queue.
     fn remove_where(&self, name: &str, gone: impl Fn(&Record) -> bool) -> Result<()> {
         let mut queue = Queue::load(self, name)?;
         queue.remove(gone)?;
@@ -217,6 +253,9 @@ impl Transaction<'_> {
     }
 
     /// Takes the claim out of the queue, unless it was granted meanwhile.
+    ///
+    /// A grant that was handed over and not confirmed is confirmed here. So the caller always knows
+    /// where it stands: it holds the name, or nothing of it is in the file.
     pub(super) fn leave(&self, name: &str, id: &str) -> Result<Left> {
         let mut queue = Queue::load(self, name)?;
         let Some(index) = queue.records.iter().position(|record| record.id == id) else {
@@ -246,7 +285,8 @@ impl Transaction<'_> {
         Ok(left)
     }
 
-    /// Drops what has expired on `name`, lets the next ones in, and says when to look again.
+    /// Drops what has expired on `name`, lets the next ones in, and says when to look again: when
+    /// the first of the remaining rows expires, unless it is extended.
     pub(super) fn advance(&self, name: &str) -> Result<Option<i64>> {
         let mut queue = Queue::load(self, name)?;
         queue.advance()?;
@@ -255,11 +295,12 @@ impl Transaction<'_> {
         Ok(next)
     }
 
-    /// Lets in whomever the claim ahead of the waiter with `ticket` no longer keeps out, and says
-    /// when to look again.
+    /// Lets in the waiters that the claim ahead of the waiter with `ticket` no longer keeps out,
+    /// and says when to look again.
     ///
     /// Behind another waiter that lives there is nothing to do: that one does the looking. So a
     /// queue of any length costs each of its waiters one row, and only the first reads it all.
+    /// Should the waiter ahead die, its row expires, and this one looks past it at that time.
     pub(super) fn look_ahead(&self, name: &str, ticket: i64) -> Result<Option<i64>> {
         let ahead: Option<(i64, i64)> = self
             .connection
@@ -277,6 +318,10 @@ impl Transaction<'_> {
 
     /// The heartbeat of this process: extends the rows of its waiters, and returns them. A row that
     /// has expired is not revived, since another may have been let in before it.
+    ///
+    /// One statement for all of them, found by the partial index: the cost grows with the waiters
+    /// of this process and not with the names in the file. `state > 1` is there for SQLite to see
+    /// that the index applies.
     pub(super) fn beat(&self) -> Result<Vec<Queued>> {
         self.connection
             .prepare_cached(
@@ -290,12 +335,14 @@ impl Transaction<'_> {
             .collect()
     }
 
-    /// Takes a waiter out of the queue that nobody answers for, unless it was granted meanwhile.
+    /// Takes a waiter out of the queue that nobody answers for, unless it was granted meanwhile: a
+    /// grant is given back by the client, when it finds no waiter to tell.
     pub(super) fn remove_waiter(&self, name: &str, id: &str) -> Result<()> {
         self.remove_where(name, |record| record.id == id && record.state == WAITING)
     }
 
-    /// Whether something was handed to this process or broken.
+    /// Whether something was handed to this process or broken. Takes a connection, because a single
+    /// read needs no transaction.
     pub(super) fn has_notices(connection: &Connection, process: &str) -> Result<bool> {
         connection
             .prepare_cached(
@@ -305,7 +352,11 @@ impl Transaction<'_> {
             .query_row([process], |row| row.get(0))
     }
 
-    /// Confirms what was handed to this process in time.
+    /// Confirms what was handed to this process in time: from now on the rows last for their ttl,
+    /// and their waiters are told after the commit.
+    ///
+    /// What expired unconfirmed stays as it is. The next transaction on its name removes it, and
+    /// the waiter is told to queue again by the next heartbeat.
     pub(super) fn confirm(&self) -> Result<()> {
         let mut statement = self.connection.prepare_cached(
             "UPDATE claim SET state = 1, since = ?2, expires = ?2 + ttl
@@ -323,7 +374,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The broken claims of this process: name, id, and why.
+    /// The broken claims of this process: name, id, and why. The rows stay until they are removed
+    /// by [`remove`](Transaction::remove), so a notice that could not be delivered is found again.
     pub(super) fn broken(&self) -> Result<Vec<(String, String, String)>> {
         self.connection
             .prepare_cached(
@@ -334,6 +386,10 @@ impl Transaction<'_> {
     }
 
     /// Breaks what is held with `token`; returns whether anything was.
+    ///
+    /// All entries of an owner have one token, and all of them are broken. A broken row holds
+    /// nothing, so the next ones are let in in the same transaction; it stays only to tell its
+    /// holder why.
     pub(super) fn break_hold(&self, name: &str, token: i64, reason: &str) -> Result<bool> {
         let broken = self
             .connection

@@ -14,7 +14,11 @@
 //! ```
 //!
 //! The first ask does not queue because most locks are free, and a waiter costs more: it has to be
-//! known to the driver before its row is in the file, lest its wake-up come too early.
+//! known to the driver before its row is in the file, or its wake-up could come too early.
+//!
+//! What a process leaves in the file when it is killed: while waiting, a row that expires two
+//! seconds after the last heartbeat; once handed the lock and before it confirmed, the same row
+//! with the same time; while holding, a row that expires with its ttl.
 
 use super::client::Client;
 use super::lease::{Context, SqliteLease};
@@ -27,14 +31,19 @@ use std::sync::Arc;
 
 /// How one wait ended.
 enum Waited {
+    /// The row holds, and the engine has to release it.
     Won(Grant),
     /// The patience is over, and the claim has no row.
     Over,
-    /// The row was dropped; ask anew.
+    /// The row is gone, as when no heartbeat was written in time; ask again, at the end of the
+    /// queue. The old place cannot be given back: another claim may have been granted past it.
     Dropped,
 }
 
 /// Takes the name, waiting in the queue if it must and may.
+///
+/// `None` means that the patience is over and that the claim has no row in the file. After an error
+/// there may be one, and the engine withdraws the claim by its id.
 pub(super) async fn acquire(
     context: &Arc<Context>,
     claim: &Claim,
@@ -62,6 +71,9 @@ pub(super) async fn acquire(
 }
 
 /// Steps into the queue and waits there, once.
+///
+/// The waiter is entered before its row is written. In the other order a release in another thread
+/// could grant the row and find nobody to tell.
 async fn wait(
     context: &Arc<Context>,
     client: &Arc<Client>,
@@ -75,6 +87,7 @@ async fn wait(
     let asked = claim.clone();
     match client.call(move |tx| tx.ask(&asked, true)).await? {
         Asked::Granted(granted) => return Ok(won(granted)),
+        // Not answered to an ask that may queue.
         Asked::Busy => return Ok(Waited::Over),
         Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
         Asked::Queued { place, until_expiry } => {
@@ -83,12 +96,16 @@ async fn wait(
         }
     }
     tokio::select! {
+        // A grant that has arrived is taken, even if the patience is over in the same moment.
         biased;
         Ok(ended) = &mut ended => match ended {
             WaitEnd::Granted(granted) => Ok(won(granted)),
             WaitEnd::Dropped => Ok(Waited::Dropped),
             WaitEnd::Failed(error) => Err(error),
         },
+        // A grant may be committed at this very moment. Whether the claim waits or holds is decided
+        // by the transaction that leaves, not by what arrived here; so a grant is never lost on the
+        // way.
         () = patience.over() => {
             let (leaving, at) = (id.clone(), claim.name.clone());
             match client.call(move |tx| tx.leave(at.as_str(), &leaving)).await? {
@@ -103,7 +120,8 @@ async fn wait(
     }
 }
 
-/// Removes whatever the claim may have left in the file.
+/// Removes whatever the claim may have left in the file, waiting or held. Idempotent, and does
+/// nothing to claims with another id. The alarm goes first: nobody is left to be told of a loss.
 pub(super) async fn withdraw(context: &Context, claim: &Claim) -> Result<()> {
     let client = context.client().await?;
     let (name, id) = (claim.name.clone(), claim.id.to_string());
@@ -111,7 +129,8 @@ pub(super) async fn withdraw(context: &Context, claim: &Claim) -> Result<()> {
     client.call(move |tx| tx.remove(name.as_str(), &id)).await
 }
 
-/// Takes a waiter off the client's list, however its wait ends.
+/// Takes a waiter off the client's list, however its wait ends, also by being dropped. A row that
+/// stays in the file then has no waiter, and the next heartbeat removes it.
 struct Forget<'a> {
     client: &'a Client,
     id: &'a str,

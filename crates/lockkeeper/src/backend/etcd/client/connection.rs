@@ -51,7 +51,8 @@ pub(super) async fn within<A>(
 }
 
 impl Connection {
-    /// Connects, on the runtime where connections are best off.
+    /// Connects, on the runtime where connections are best off. A member that does not answer in
+    /// `limit` counts as one that timed out, so that the next is tried.
     pub(super) async fn open(
         member: &Endpoint,
         limit: Duration,
@@ -67,7 +68,8 @@ impl Connection {
         Ok(Self { channel, token: None, life })
     }
 
-    /// Logs in; the token to send with everything from then on.
+    /// Logs in; the token to send with everything from then on. A request that is refused because
+    /// the token ran out makes the client connect again, and so log in again.
     pub(super) async fn log_in(
         &self,
         name: &str,
@@ -81,7 +83,8 @@ impl Connection {
         Ok(answer.token.parse().ok())
     }
 
-    /// Sends a request and waits for its one answer.
+    /// Sends a request and waits for its one answer, without limit: see [`within`]. Dropping the
+    /// future does not take the request back; it may be carried out all the same.
     pub(super) async fn unary<Q, A>(self, method: &'static str, request: Q) -> Result<A, Failure>
     where
         Q: Message + 'static,

@@ -1,4 +1,4 @@
-//! The connection that everything of a keeper goes through, made anew when it broke.
+//! The connection that everything of a keeper goes through, made again when it broke.
 //!
 //! There is one connection, to one member. HTTP/2 carries any number of requests at once, so more
 //! would only cost more; and whether a watch is live can be told only on the connection that a

@@ -1,7 +1,7 @@
 //! Leases: what keys live on (service `Lease`).
 //!
 //! A lease is granted and revoked through a majority, and written down. Its heartbeats are not:
-//! the leader alone counts the time, in memory, and a new leader begins every lease anew with its
+//! the leader alone counts the time, in memory, and a new leader begins every lease again with its
 //! whole length.
 
 use super::kv::ResponseHeader;

@@ -16,7 +16,10 @@ use crate::backend::{Claim, Grant, Mode, Moment};
 use crate::error::Result;
 use std::sync::Arc;
 
-/// Takes the name if that can be without waiting, and writes nothing if not.
+/// Takes the name if that can be without waiting, and leaves no key if not.
+///
+/// Asks again only after something was not as the request expected: the session, its generation, or
+/// the claims beside which this one fits.
 pub(in super::super) async fn try_now(
     context: &Arc<Context>,
     claim: &Claim,
@@ -50,6 +53,8 @@ pub(in super::super) async fn try_now(
             leave(context, claim, &enqueued).await?;
             return Ok(None);
         }
+        // If nobody is in the way, it was the generation: a withdrawal of another claim of this
+        // keeper changed it. With the new one the request is made again.
         let was_known = lease.learn_generation(generation);
         if oldest.is_empty() && !was_known {
             continue;
@@ -57,6 +62,8 @@ pub(in super::super) async fn try_now(
         if !place::is_free_for(claim.mode, &key.range, &oldest) {
             return busy(context, claim, &key, sent_twice).await;
         }
+        // This claim fits beside those that were there at this revision; a later one would be
+        // before it.
         alone_since = revision;
         if claim.mode == Mode::Exclusive {
             // What was first in the range is of a longer name; there may be more behind it.

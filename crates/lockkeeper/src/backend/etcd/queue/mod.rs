@@ -54,7 +54,8 @@ struct Looked {
     revision: i64,
 }
 
-/// What became of stepping into the queue.
+/// What became of stepping into the queue. An error is neither: then the key is scheduled for
+/// deletion.
 enum Entered {
     At(Enqueued, Looked),
     /// Something was in the way that is not any more.
@@ -147,6 +148,9 @@ async fn ask(
 }
 
 /// Where the claim is now. Reads our own key too: a grant counts only when that is still there.
+///
+/// An exclusive claim reads two keys, its own and the one before it, however long the queue is. If
+/// keys of longer names are among the two, and for other modes, all claims up to its own are read.
 async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
     let Enqueued { key, created, .. } = enqueued;
     if key.mode == Mode::Exclusive {
@@ -171,7 +175,8 @@ async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
     Ok(Looked { sent, place, revision: revision_of(all.header) })
 }
 
-/// As [`look`], for a claim that is given up if there is no answer.
+/// As [`look`], for a claim that is given up if there is no answer: its key is there, and would
+/// block the queue until the session ends.
 async fn look_or_clean_up(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<Looked> {
     let looked = look(context, enqueued).await;
     if looked.is_err() {
@@ -180,7 +185,8 @@ async fn look_or_clean_up(context: &Context, claim: &Claim, enqueued: &Enqueued)
     looked
 }
 
-/// Leaves the queue.
+/// Leaves the queue. Once this is answered, no earlier copy of the request can bring the key back;
+/// if it is not, the deletion is tried again with the next heartbeat.
 async fn leave(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<()> {
     context.cleanup.delete(claim.id, &enqueued.deletion()).await.map(|_| ())
 }

@@ -15,8 +15,11 @@ use std::sync::Arc;
 /// what is compared beside them.
 const MOST: usize = 100;
 
-/// Takes all of them, or none if another has one. Only for exclusive claims: whether others fit
-/// beside those who are there, a transaction cannot tell.
+/// Takes all of them, or none if another claim has one. Only for exclusive claims: whether others
+/// fit beside those that are there, a transaction cannot tell.
+///
+/// All keys have the same create revision, and so all grants the same token. That is harmless,
+/// because tokens are compared within a name.
 pub(in super::super) async fn acquire_all(
     context: &Arc<Context>,
     claims: &[Claim],

@@ -7,7 +7,7 @@
 //! A release wakes one waiter: a claim watches the last key that keeps it out, which no other
 //! claim of the same mode does. While etcd is silent a waiting claim keeps its key and its place
 //! for as long as the session lasts, and tries again after each [`PAUSE`]; when the session may
-//! have ended, the claim begins anew at the end of the queue.
+//! have ended, the claim begins again at the end of the queue.
 
 use super::super::lease::{Context, Enqueued, EtcdLease};
 use super::super::watches::{Begin, Subscriber, Watch};
@@ -19,9 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often a claim looks for itself, should every watch have failed it.
+/// How often a claim looks for itself, should every watch have failed it. Rare, because each
+/// waiting claim costs etcd a read through a majority.
 const RECHECK: Duration = Duration::from_secs(10);
-/// The pause after a request that was not answered.
+/// The pause after a request that was not answered, so that many waiting claims do not flood a
+/// member that has just come back.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How a wait ended.
@@ -29,11 +31,12 @@ pub(super) enum Turn {
     Granted(Grant),
     /// The caller's patience is over, and the key is gone.
     Over,
-    /// Our key is gone, or its session: to the end of the queue.
+    /// Our key is gone, or its session: to the end of the queue. The old place cannot be kept,
+    /// because a key that is created again has a new create revision.
     Again,
 }
 
-/// Why a waiting claim stopped waiting for events.
+/// Why a waiting claim stopped waiting for events. None of these is a grant: only a read is.
 enum Woken {
     Look,
     PatienceOver,
@@ -41,6 +44,10 @@ enum Woken {
 }
 
 /// Waits until the claim is at the head.
+///
+/// Each watch is given the revision of the read that found the key in the way, so what happens
+/// between the read and the watch is not missed. After an error the key is scheduled for deletion;
+/// after `Over` it is deleted; after `Again` it is gone, ends with its session, or is scheduled.
 pub(super) async fn wait(
     context: &Arc<Context>,
     claim: &Claim,
@@ -52,7 +59,7 @@ pub(super) async fn wait(
     let watch = |begin, key: &[u8], revision| {
         context.watches.watch(begin, key, revision, Subscriber::Waiter(wakeup.clone()))
     };
-    // Our own key is watched too, so that an operator who deletes it makes us begin anew.
+    // Our own key is watched too, so that an operator who deletes it makes us begin again.
     let mut own = None;
     let mut watched: Vec<(Vec<u8>, Watch)> = Vec::new();
     loop {
@@ -67,6 +74,8 @@ pub(super) async fn wait(
                 number.iter().for_each(|number| patience.queued(*number));
                 let key = enqueued.key.bytes();
                 own.get_or_insert_with(|| watch(Begin::Later, key, enqueued.seen));
+                // Watches that are still needed are kept: to end and begin them again would cost
+                // etcd two messages.
                 watched.retain(|(key, _)| behind.contains(key));
                 for key in behind {
                     if !watched.iter().any(|(watched, _)| *watched == key) {
@@ -93,6 +102,8 @@ pub(super) async fn wait(
                 Err(error) => {
                     tolerate(context, claim, patience, &enqueued, error)?;
                     tokio::time::sleep(PAUSE).await;
+                    // Look again at once after the pause: the event that made us look was consumed,
+                    // and there may be no other.
                     wakeup.notify_one();
                 }
             }
@@ -100,7 +111,8 @@ pub(super) async fn wait(
     }
 }
 
-/// Waits until it is worth looking, and keeps the session alive meanwhile.
+/// Waits until it is worth looking, and keeps the session alive meanwhile. A claim that waits has
+/// no hold that the engine would renew, so its heartbeats are sent from here.
 async fn sleep(
     context: &Context,
     claim: &Claim,
@@ -113,6 +125,8 @@ async fn sleep(
     let mut beat = lease.sent() + lease.beat();
     loop {
         if lease.is_over() {
+            // The key may still be there: by our clock the session is over, but etcd has not said
+            // so.
             if !lease.is_gone() {
                 context.cleanup.schedule(claim.id, enqueued.deletion());
             }
@@ -139,7 +153,8 @@ async fn sleep(
 }
 
 /// Returns the error, and gives the claim up, once etcd has been silent for longer than a waiting
-/// claim puts up with.
+/// claim puts up with, or at once if waiting cannot help. Otherwise the claim keeps its key and
+/// place.
 fn tolerate(
     context: &Context,
     claim: &Claim,

@@ -8,14 +8,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How many pages are written to the log between two checkpoints.
+/// How many pages are written to the log between two checkpoints: about two megabytes. Readers
+/// search the log before the file, so a long log makes every query slower.
 const PAGES_PER_CHECKPOINT: u32 = 2000;
 /// A write-ahead log of this many bytes is checkpointed when the file is opened.
 const LONG_LOG: u64 = 4 << 20;
-/// How long a checkpoint waits for other processes.
+/// How long a checkpoint waits for other processes. Callers' jobs wait as long, since the
+/// connection is taken meanwhile.
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// How much is in the log, as far as this process knows.
+/// How much is in the log, as far as this process knows. An estimate is enough: a checkpoint that
+/// comes early or late changes the speed and nothing else.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Written to the log since the last checkpoint.
@@ -37,11 +40,14 @@ impl Checkpoints {
         self.pages.fetch_add(u32::try_from(jobs).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
+    /// Whether the driver should make a checkpoint; callers leave their jobs to it until it has.
     pub(super) fn is_due(&self) -> bool {
         self.pages.load(Ordering::Relaxed) >= PAGES_PER_CHECKPOINT
     }
 
-    /// Moves the log into the file.
+    /// Moves the log into the file, and resets the count even if that failed: were a checkpoint due
+    /// at once again, callers would leave every job to the driver for as long as another process
+    /// reads.
     pub(super) fn run(&self, connection: &Connection) {
         // RESTART, and not PASSIVE, which never gets to the end of a log that others are writing
         // to: it would grow for ever. It waits a moment for them; if in vain, there is a next time.

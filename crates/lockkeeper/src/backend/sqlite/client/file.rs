@@ -9,30 +9,40 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How long a look at the file's name is good for: it is a good part of a transaction.
+/// How long a look at the file's name is good for: a system call that costs a good part of a
+/// transaction. A file that is replaced may go unnoticed for this long.
 const SEEN_LATELY: Duration = Duration::from_millis(5);
-/// How long the driver waits between two tries at a busy file, at first and at the most.
+/// How long the driver waits before it tries a busy file again, at first: short, because
+/// transactions are.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
+/// The longest such pause, before it is varied by [`uneven`].
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The file, by name and by what the file system calls it.
+/// The file, by name and by what the file system calls it. An open file lives on after its name is
+/// gone or leads elsewhere, so SQLite alone would not notice either.
 #[derive(Debug)]
 pub(super) struct OpenedFile {
     pub(super) path: PathBuf,
     /// Device and inode, where there are such things.
     identity: Option<(u64, u64)>,
-    /// When the file was last seen to be the same.
+    /// When the file was last seen to be the same; only successes are remembered.
     seen: Mutex<Option<Moment>>,
 }
 
 impl OpenedFile {
+    /// Remembers the identity of the file at `path`, which must have been opened already. If it
+    /// cannot be read there is nothing to compare with: on Unix the first check then fails, and
+    /// nothing is granted.
     pub(super) fn new(path: PathBuf) -> Self {
         let identity = identity(&path).unwrap_or_default();
         Self { path, identity, seen: Mutex::default() }
     }
 
-    /// Refuses to go on when the file was deleted or replaced: a process that opens it anew would
+    /// Refuses to go on when the file was deleted or replaced: a process that opens it again would
     /// see none of our claims. That error is lasting; a file that is out of reach may come back.
+    ///
+    /// Looks at the name only, and does not open the file: closing it again would drop SQLite's
+    /// locks.
     pub(super) fn still_the_same(&self) -> Result<()> {
         let now = Moment::now();
         let mut seen = lock(&self.seen);
@@ -59,12 +69,15 @@ impl OpenedFile {
     }
 }
 
-/// Since when the file was found busy at every try, if it was.
+/// Since when the file was found busy at every try, if it was. Used by the driver alone, because
+/// callers leave a busy file to it.
 #[derive(Debug, Default)]
 pub(super) struct Contention(Mutex<Option<Busy>>);
 
+/// One stretch of time in which every try found the file busy.
 #[derive(Debug)]
 struct Busy {
+    /// When the first try failed; pauses grow with the time since then.
     tries_since: Moment,
     /// Since when nobody else was seen to commit, and the version number then.
     kept_since: Moment,
@@ -75,6 +88,8 @@ impl Contention {
     /// How long to wait before the next try at a busy file; `None` once a single process has kept
     /// it for too long. While there are commits of others the file is in demand, not kept:
     /// `version` returns a number that changes with them.
+    ///
+    /// After `None` the count starts again, so later requests get the same time as these had.
     pub(super) fn pause(
         &self,
         now: Moment,
@@ -85,6 +100,8 @@ impl Contention {
             *busy = Some(Busy { tries_since: now, kept_since: now, version: version() });
             return Some(FIRST_PAUSE);
         };
+        // The version is read only when the limit is reached: it tells whether there was any commit
+        // since `kept_since`, which is all that matters.
         if now.since(found.kept_since) >= BUSY_LIMIT {
             let version = version();
             if version.is_none() || version == found.version {
@@ -93,18 +110,19 @@ impl Contention {
             }
             (found.kept_since, found.version) = (now, version);
         }
-        // The more processes want the file, the longer each waits, and the rarer are tries in
-        // vain.
+        // The longer the tries have been failing, the more processes want the file, so the pause
+        // grows and fewer tries are in vain.
         let pause = (now.since(found.tries_since) / 4).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         Some(pause.mul_f64(uneven()))
     }
 
-    /// A try succeeded.
+    /// A try succeeded: the next busy file is a new stretch, with a limit of its own.
     pub(super) fn over(&self) {
         *lock(&self.0) = None;
     }
 }
 
+/// Device and inode of what the name leads to now.
 #[cfg(unix)]
 fn identity(path: &std::path::Path) -> std::io::Result<Option<(u64, u64)>> {
     use std::os::unix::fs::MetadataExt;

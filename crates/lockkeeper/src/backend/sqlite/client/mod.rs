@@ -1,16 +1,24 @@
 //! The one place of a process where its requests meet the file.
 //!
-//! A caller that comes while the connection is free runs its own job, on its own thread, and the
-//! jobs of everyone who came meanwhile along with it, in one transaction. When the file is busy
-//! with another process, or a checkpoint is due, the jobs are left to the
-//! [`driver`](super::driver), so that no async thread waits for a disk or for a lock.
+//! A caller that comes while the connection is free runs its own job, on its own thread, together
+//! with all other jobs that came meanwhile, in one transaction. When the file is busy with another
+//! process, or a checkpoint is due, the jobs are left to the [`driver`](super::driver), so that no
+//! async thread waits for a disk or for a lock.
 //!
 //! ```text
 //!   caller ── job ──► queue ──► connection free?  yes: one transaction for all jobs, commit,
 //!                                                      then every caller gets its answer
-//!                                                 no:  the caller that has it looks at the queue again
+//!                                                 no:  the caller that has it will look again
 //!                                file busy?            the driver tries again, with pauses
 //! ```
+//!
+//! No job is forgotten: every function that lets go of the connection looks at the queue
+//! afterwards, or belongs to the driver, which looks at it before it sleeps. So a caller that finds
+//! the connection taken may leave its job in the queue and go.
+//!
+//! Mutexes are taken in the order contention, connection, queue. The mutexes of
+//! [`waiters`](super::waiters) come after all three, and nothing here is called while one of those
+//! is held.
 
 mod checkpoint;
 mod file;
@@ -36,26 +44,38 @@ use std::time::Duration;
 use tokio::sync::oneshot::error::TryRecvError;
 use transaction::{Job, Transaction, closed, job, run};
 
-/// How many transactions one caller runs before it leaves the rest to the driver.
+/// How many transactions one caller runs before it leaves the rest to the driver. Without a limit,
+/// one caller among many could be kept at the jobs of the others for as long as they come.
 const MOST_BATCHES: usize = 4;
-/// How long the driver runs jobs before it does other things.
+/// How long the driver runs jobs before it does other things: well below the two seconds that a
+/// waiter's row lasts without a heartbeat.
 const SHIFT: Duration = Duration::from_millis(50);
 
 /// A connection to the file, shared by all of a keeper.
+///
+/// One connection and not a pool: SQLite has one writer at a time, so further connections of the
+/// same process would only compete for the file. Kept alive by the keeper and by every claim that
+/// was made on it; the driver has only a weak reference.
 #[derive(Debug)]
 pub(super) struct Client {
     file: OpenedFile,
-    /// The name of this process in the file: that of the rows it looks after.
+    /// The name of this process in the file: that of the rows it looks after. Made new for each
+    /// client and never used twice, so no client takes the waiting rows of an earlier one for its
+    /// own.
     pub(super) process: String,
     pub(super) clock: StoreClock,
+    /// Callers only try to lock it; the driver may wait for it. While it is unlocked no transaction
+    /// is open.
     connection: Mutex<Connection>,
-    /// Jobs that no transaction has taken yet.
+    /// Jobs that no transaction has taken yet, in the order in which they came. A job that was
+    /// rolled back with others is put back at the front.
     queue: Mutex<VecDeque<Box<dyn Job>>>,
     checkpoints: Checkpoints,
     contention: Contention,
-    /// How many of the next jobs are to have a transaction to themselves.
+    /// How many of the next jobs are to have a transaction to themselves: not zero after a shared
+    /// transaction failed.
     alone: AtomicUsize,
-    /// The claims of this process.
+    /// The claims of this process that wait, and the alarms of those that are held.
     pub(super) waiters: Waiters,
     /// Shared with the driver, which sleeps on it after the client is gone.
     pub(super) wakeup: Arc<Wakeup>,
@@ -63,7 +83,7 @@ pub(super) struct Client {
     pub(super) sockets: Sockets,
     /// Something of this process was broken by itself, which the version number does not show.
     notices: AtomicBool,
-    /// Whether the holders have been told that the file cannot be used.
+    /// Whether the holders have been told that the file cannot be used; cleared by the next commit.
     endangered: AtomicBool,
     /// How often the driver looked after things, and sent heartbeats.
     #[cfg(test)]
@@ -74,13 +94,17 @@ pub(super) struct Client {
 
 /// How a try at the file went.
 enum Served {
+    /// No job was turned away because of another process: the jobs have their answers, or an error,
+    /// or were put back to be run one by one.
     All,
-    /// Another process has the file.
+    /// Another process has the file. Nothing was done, and every job is still in the queue.
     Busy,
 }
 
 impl Client {
-    /// Opens the file, and makes it ours if it is new. Takes a while, and may wait for others.
+    /// Opens the file, and makes it ours if it is new. Takes a while, and may wait for other
+    /// processes, so it is not for an async thread. The driver must be started before the client is
+    /// used: jobs that find the file busy are left to it.
     pub(super) fn open(path: PathBuf, process: String) -> Result<Self> {
         let clock = StoreClock::of_this_machine();
         let connection = schema::open(&path, &clock)?;
@@ -107,6 +131,11 @@ impl Client {
     }
 
     /// Does `work` in a transaction and returns what it gave, once committed.
+    ///
+    /// `work` may run more than once, each time in a transaction of which nothing was committed
+    /// before; so it must not change anything but the file. A caller that drops this future does
+    /// not stop the job: what it did stands, and the engine gives back what was won thereby. After
+    /// an error nothing of the job is in the file, as far as SQLite can tell.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -117,7 +146,7 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// The same for the driver, which may wait.
+    /// The same for the driver's thread, which may wait. Anybody else would block an async thread.
     pub(super) fn call_blocking<T: Send + 'static>(
         &self,
         work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -129,18 +158,22 @@ impl Client {
             match answer.try_recv() {
                 Ok(outcome) => return outcome,
                 Err(TryRecvError::Closed) => return Err(closed()),
-                // Another caller has taken the job along and has not committed yet.
+                // Another caller has taken the job along and has not committed yet, or the driver's
+                // shift ended before the job's turn.
                 Err(TryRecvError::Empty) => std::thread::sleep(Duration::from_micros(50)),
             }
         }
     }
 
-    /// Runs all jobs in the queue if the connection and the file are free.
+    /// Runs all jobs in the queue if the connection and the file are free, and wakes the driver for
+    /// what is left. Waits neither for the connection nor for another process.
     fn serve(&self) {
         for _ in 0..MOST_BATCHES {
             if lock(&self.queue).is_empty() {
                 return;
             }
+            // The log must not grow while the driver waits for a chance to move it into the file.
+            // It makes the checkpoint first and runs these jobs right after.
             if self.checkpoint_due() {
                 break;
             }
@@ -160,7 +193,11 @@ impl Client {
     }
 
     /// Runs the jobs in the queue, also while the file is busy; but not for so long that the driver
-    /// could do nothing else.
+    /// could do nothing else. Only for the driver: it sleeps between tries.
+    ///
+    /// When one process has kept the file for [`BUSY_LIMIT`](super::error::BUSY_LIMIT), every job
+    /// in the queue fails. Callers are told rather than kept waiting without end, and the engine
+    /// decides whether to ask again.
     pub(super) fn serve_patiently(&self) {
         let shift = Moment::now() + SHIFT;
         while self.has_jobs() && Moment::now() < shift {
@@ -182,22 +219,30 @@ impl Client {
         }
     }
 
-    /// As [`Contention::pause`].
+    /// As [`Contention::pause`]. Must not be called with the connection locked, which it may lock
+    /// itself.
     pub(super) fn still_busy(&self, now: Moment) -> Option<Duration> {
         self.contention.pause(now, || self.data_version())
     }
 
-    /// Whether anyone waits for a transaction.
+    /// Whether any job waits for a transaction.
     pub(super) fn has_jobs(&self) -> bool {
         !lock(&self.queue).is_empty()
     }
 
-    /// One transaction for all jobs that are waiting now.
+    /// One transaction for all jobs that are waiting now. The caller has the connection locked.
+    ///
+    /// A crash before the commit leaves no trace of any job. A crash after it leaves all of them
+    /// done and nobody told: what was granted then expires by itself, since nobody renews it.
     fn batch(&self, connection: &Connection) -> Served {
+        // Before the transaction: a commit to a deleted file succeeds, and would grant locks that
+        // no other process can see.
         if let Err(error) = self.still_the_same_file() {
             self.fail_all(&error);
             return Served::All;
         }
+        // Before BEGIN, while the time that is written into the file is read after it: so a holder
+        // counts its validity from an earlier moment than the file does, however long BEGIN took.
         let sent = Moment::now();
         match run(connection, "BEGIN IMMEDIATE") {
             Ok(()) => {}
@@ -207,6 +252,8 @@ impl Client {
                 return Served::All;
             }
         }
+        // Only now, with the file in hand: jobs that came during BEGIN are taken along, and a busy
+        // file leaves the queue as it was.
         let mut jobs = self.take_jobs();
         match self.attempt(connection, sent, jobs.make_contiguous()) {
             Ok(()) => jobs.into_iter().for_each(|job| job.finish(Ok(()))),
@@ -214,7 +261,8 @@ impl Client {
                 let error = store_error(self.path(), error);
                 jobs.into_iter().for_each(|job| job.finish(Err(copy_of(&error))));
             }
-            // One of them failed and took the others down with it: again, each alone.
+            // One of them failed, and its rollback undid the others: they are run again, each
+            // alone, so that only the one at fault gets the error.
             Err(_) => {
                 let mut queue = lock(&self.queue);
                 self.alone.store(jobs.len(), Ordering::Relaxed);
@@ -224,7 +272,8 @@ impl Client {
         Served::All
     }
 
-    /// Everyone in the queue, or only the first while they are to be served alone.
+    /// All jobs in the queue, or only the first while they are to be run one by one. May be empty:
+    /// another caller may have run the job that this one came for.
     fn take_jobs(&self) -> VecDeque<Box<dyn Job>> {
         let mut queue = lock(&self.queue);
         match self.alone.load(Ordering::Relaxed) {
@@ -236,7 +285,11 @@ impl Client {
         }
     }
 
-    /// Runs the jobs in the transaction that was begun, ends it, and wakes whom it granted.
+    /// Runs the jobs in the transaction that was begun, ends it, and wakes the waiters that it
+    /// granted.
+    ///
+    /// On return no transaction is open, unless the rollback itself failed. Waiters are told after
+    /// the commit only: a grant that was rolled back has reached nobody.
     fn attempt(
         &self,
         connection: &Connection,
@@ -247,6 +300,7 @@ impl Client {
         let outcome = jobs.iter_mut().try_for_each(|job| job.run(&tx));
         let outcome = outcome.and_then(|()| run(connection, "COMMIT"));
         if outcome.is_err() {
+            // After some errors, such as a full disk, SQLite has rolled back by itself.
             if !connection.is_autocommit() {
                 run(connection, "ROLLBACK")?;
             }
@@ -269,6 +323,7 @@ impl Client {
     }
 
     /// Tells every caller that the file cannot be used, and the holders that they are in jeopardy.
+    /// None of the jobs has changed anything: they were still in the queue.
     fn fail_all(&self, error: &Error) {
         self.endanger();
         let jobs = std::mem::take(&mut *lock(&self.queue));
@@ -276,16 +331,20 @@ impl Client {
         jobs.into_iter().for_each(|job| job.finish(Err(copy_of(error))));
     }
 
+    /// Whether callers leave their jobs to the driver until it has made a checkpoint.
     pub(super) fn checkpoint_due(&self) -> bool {
         self.checkpoints.is_due()
     }
 
-    /// Moves the write-ahead log into the file; slow, for the driver.
+    /// Moves the write-ahead log into the file; slow, for the driver. Jobs that come meanwhile find
+    /// the connection taken and stay in the queue.
     pub(super) fn checkpoint(&self) {
         self.checkpoints.run(&lock(&self.connection));
     }
 
-    /// A number that changes when another process has committed something.
+    /// A number that changes when another connection has committed something; `None` where it
+    /// cannot be read. Commits of our own connection do not change it. Cheaper than a query on the
+    /// table, so the driver asks for it first.
     pub(super) fn data_version(&self) -> Option<i64> {
         let connection = lock(&self.connection);
         let mut statement = connection.prepare_cached("PRAGMA data_version").ok()?;
@@ -293,18 +352,23 @@ impl Client {
     }
 
     /// Reads without writing: works also while another process keeps the file.
+    ///
+    /// If the connection is taken, the read becomes a job like any other, and then needs the file
+    /// as every writing transaction does.
     pub(super) async fn look<T: Send + 'static>(
         &self,
         mut read: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         match self.look_at_once(&mut read) {
             Some(looked) => looked,
-            // Another caller has the connection, perhaps for long: not for an async thread to wait.
+            // Another caller has the connection, perhaps for long, and an async thread must not
+            // wait for it.
             None => self.call(read).await,
         }
     }
 
-    /// The same without waiting for the connection: `None` when it is taken.
+    /// The same without waiting for the connection: `None` when it is taken. All reads of `read`
+    /// see the same commit.
     pub(super) fn look_at_once<T>(
         &self,
         read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -323,7 +387,8 @@ impl Client {
         Some(looked.map_err(|error| store_error(self.path(), error)))
     }
 
-    /// What a transaction that was begun on the connection needs to know.
+    /// What a transaction that was begun on the connection needs to know. Reads the clocks, so it
+    /// must be called after BEGIN.
     fn transaction<'a>(&'a self, connection: &'a Connection, sent: Moment) -> Transaction<'a> {
         Transaction {
             connection,
@@ -337,7 +402,8 @@ impl Client {
     }
 
     /// Whether something was handed to this process or broken. Yes where that cannot be read: then
-    /// a transaction finds out.
+    /// a transaction finds out. A plain read, so that a commit of others that does not concern this
+    /// process costs no write.
     pub(super) fn has_notices(&self) -> bool {
         Transaction::has_notices(&lock(&self.connection), &self.process).unwrap_or(true)
     }
@@ -349,10 +415,12 @@ impl Client {
     }
 
     /// Whether [`look_for_notices`](Self::look_for_notices) was called since this was last asked.
+    /// For the driver alone, since asking clears the flag.
     pub(super) fn told_to_look(&self) -> bool {
         self.notices.swap(false, Ordering::Relaxed)
     }
 
+    /// The file as an absolute path, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.file.path
     }
@@ -362,24 +430,27 @@ impl Client {
         self.file.still_the_same()
     }
 
-    /// Tells the holders that the file cannot be used, once until it could be again: each of them
-    /// then renews at once, and what fails again is no news.
+    /// Tells the holders that the file cannot be used, once until it could be used again: each of
+    /// them then renews at once, and a renewal that fails as well is no news.
     pub(super) fn endanger(&self) {
         if !self.endangered.swap(true, Ordering::Relaxed) {
             self.waiters.endanger();
         }
     }
 
-    /// Says that the waiter's row is in the file, to be looked after by the driver.
+    /// Says that the waiter's row is in the file, to be looked after by the driver. From here on
+    /// the driver takes a missing row for a lost place, so this must not be said before the commit.
     pub(super) fn waiter_is_queued(&self, id: &str, until_expiry: Duration) {
         self.waiters.waiter_is_queued(id, Moment::now() + until_expiry);
         self.wakeup.wake();
     }
 
-    /// Keeps `alarm`, to be rung should the claim be broken.
+    /// Keeps `alarm`, to be rung should the claim be broken. Wakes the driver only if it sleeps for
+    /// long: an uncontended lock would otherwise cost a switch of threads.
     pub(super) fn watch(&self, id: &str, alarm: Alarm) {
         self.waiters.watch(id, alarm);
-        // After the waiters has it: the driver does it the other way round.
+        // The alarm is entered first and the flag read after it, while the driver sets the flag
+        // first and then looks for alarms: so at least one of the two sees the other.
         if self.wakeup.fast_asleep.load(Ordering::SeqCst) {
             self.wakeup.wake();
         }
@@ -387,11 +458,13 @@ impl Client {
 }
 
 impl Drop for Client {
+    /// Takes the socket's name away, so that nobody sends to it, and has the driver's thread end.
+    /// The rows of this process, if there are any, expire by themselves.
     fn drop(&mut self) {
         if let Some(socket) = self.wakeup.socket() {
             socket.remove();
         }
-        // So that the driver sees that the client is gone.
+        // The driver tries to upgrade its weak reference when it wakes, and ends when it cannot.
         self.wakeup.wake();
     }
 }

@@ -1,5 +1,7 @@
-//! Several clients at one file, each standing for a process: who is woken, by what, and what those
-//! who wait learn when the file goes away.
+//! Several clients at one file, each standing for a process, with real drivers, sockets and time:
+//! which of them is woken, by what, and what waiters and holders are told when the file goes away.
+//!
+//! Limits on time are there against hanging only, and long.
 
 use super::super::{Sqlite, SqliteOptions};
 use crate::backend::{
@@ -17,8 +19,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
+/// So long that nothing expires by itself while a test runs.
 const TTL: Duration = Duration::from_secs(600);
 
+/// A folder with a lock file, and claims on one name in it.
 struct Place {
     folder: tempfile::TempDir,
     file: PathBuf,
@@ -30,6 +34,7 @@ impl Place {
         Self::at("locks.db")
     }
 
+    /// With the file at this path below the folder; what is above it is made.
     fn at(file: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(file);
@@ -37,10 +42,12 @@ impl Place {
         Self { folder, file, ids: ClaimIds::new().unwrap() }
     }
 
+    /// A client with a name and a driver of its own: to the file it is another process.
     fn process(&self) -> Arc<Sqlite> {
         Arc::new(Sqlite::open(SqliteOptions::new(&self.file), &Background::new()).unwrap())
     }
 
+    /// A claim of a new owner, on the one name that all tests here use.
     fn claim(&self) -> Claim {
         let id = self.ids.next();
         Claim {
@@ -55,11 +62,13 @@ impl Place {
         }
     }
 
+    /// Takes the name, which must be free.
     async fn take(&self, process: &Sqlite) -> Grant {
         process.acquire(&self.claim(), &Patience::none()).await.unwrap().expect("it is free")
     }
 
-    /// Begins to wait, and returns once the row is in the file.
+    /// Begins to wait, and returns once the row is in the file and the driver sleeps at its socket:
+    /// from there on only a message or a heartbeat can wake it.
     async fn queue(&self, process: &Arc<Sqlite>) -> JoinHandle<Result<Option<Grant>>> {
         let (claim, process) = (self.claim(), process.clone());
         let id = claim.id.to_string();
@@ -78,11 +87,13 @@ impl Place {
         folder.into()
     }
 
+    /// How many processes can be woken at the moment.
     fn sockets(&self) -> usize {
         fs::read_dir(self.wake_folder()).map_or(0, Iterator::count)
     }
 }
 
+/// Waits for as long as it takes: a test that fails here hangs, and says so by that.
 async fn until(holds: impl Fn() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -93,10 +104,13 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
+/// The lease that a waiter was granted; fails if its wait ended in any other way.
 async fn granted(waiting: JoinHandle<Result<Option<Grant>>>) -> Box<dyn Lease> {
     waiting.await.unwrap().unwrap().expect("granted").lease
 }
 
+/// With eight processes in the queue a release sends one message. Fails if it wakes all of them,
+/// which would cost more the more processes wait.
 #[tokio::test]
 async fn a_hand_over_wakes_the_one_that_is_next_and_nobody_else() {
     let place = Place::new();
@@ -122,7 +136,9 @@ async fn a_hand_over_wakes_the_one_that_is_next_and_nobody_else() {
     waiting.into_iter().for_each(|waiting| waiting.abort());
 }
 
-/// Without the wake-up, each hand-over would take a heartbeat to be found.
+/// Without the wake-up, each hand-over would take a heartbeat to be found, and there would be about
+/// as many heartbeats as hand-overs. The second half counts how often drivers look while nothing
+/// happens: a driver that polls would look hundreds of times during four heartbeats.
 #[tokio::test]
 async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
     const TURNS: usize = 60;
@@ -151,6 +167,9 @@ async fn hand_overs_do_not_wait_for_a_heartbeat_and_waiting_is_no_poll() {
     waiting.abort();
 }
 
+/// A file that is deleted, replaced, or gone with its folder ends every wait with an error that
+/// says what to do, and that the engine does not retry. Fails at its time limit if a driver goes on
+/// with its open file, which to SQLite is as good as before.
 #[tokio::test]
 async fn everyone_who_waits_learns_that_the_file_is_gone() {
     type Fault = fn(&Place);
@@ -184,8 +203,9 @@ async fn everyone_who_waits_learns_that_the_file_is_gone() {
     }
 }
 
-/// A process that is stopped in the middle of a transaction keeps everyone's rows from being
-/// renewed.
+/// A process that is stopped in the middle of a transaction keeps the rows of all processes from
+/// being renewed. Fails at its time limit if a driver retries for ever while the places in the
+/// queue are lost.
 #[tokio::test]
 async fn those_who_wait_learn_that_their_place_is_lost() {
     let place = Place::new();
@@ -200,11 +220,13 @@ async fn those_who_wait_learn_that_their_place_is_lost() {
     assert!(error.to_string().contains("another process has kept"), "{error}");
 }
 
+/// Only a file in which nobody commits for five seconds is called kept. Fails if tries in vain
+/// alone are counted: on a busy machine a process may lose every race for longer than that.
 #[tokio::test]
 async fn a_file_in_demand_is_not_called_kept() {
     let place = Place::new();
     let process = place.process();
-    // The driver has cleaned, and asks nothing more.
+    // The driver has cleaned, and asks nothing more of the file.
     until(|| process.client().wakeup.fast_asleep.load(Ordering::SeqCst)).await;
     let other = rusqlite::Connection::open(&place.file).unwrap();
     let after = |seconds| Moment::now() + Duration::from_secs(seconds);
@@ -215,6 +237,9 @@ async fn a_file_in_demand_is_not_called_kept() {
     assert!(process.client().still_busy(after(12)).is_none(), "nobody got in for five seconds");
 }
 
+/// The folder has the mode of its parent and the socket the file's rights to write, so that users
+/// that share the file can wake each other and nobody else can. A process that never waited makes
+/// no socket, and the last one to go leaves no folder.
 #[tokio::test]
 async fn sockets_are_open_to_whom_the_file_is_and_gone_with_their_processes() {
     let place = Place::new();
@@ -237,6 +262,9 @@ async fn sockets_are_open_to_whom_the_file_is_and_gone_with_their_processes() {
     until(|| !place.wake_folder().exists()).await;
 }
 
+/// A socket without a reader is removed by the cleaning and by the first process that tries to wake
+/// it; sockets in use stay. Fails also if a name from the file can lead out of the folder, or if a
+/// waiter whose socket was removed is never granted.
 #[tokio::test]
 async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
     let place = Place::new();
@@ -249,16 +277,17 @@ async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
     holder.client().sockets.remove_stale();
     assert!(!stale.exists());
     assert_eq!(place.sockets(), 1);
-    // Whoever is to wake it finds out as well.
+    // A process that tries to wake it finds out as well.
     drop(UnixDatagram::bind(&stale).unwrap());
     holder.client().sockets.wake("0123-dead");
     assert!(!stale.exists());
-    // A name from the file leads nowhere else.
+    // A path in the place of a process name must not lead out of the folder.
     let outside = UnixDatagram::bind(place.folder.path().join("outside")).unwrap();
     outside.set_nonblocking(true).unwrap();
     holder.client().sockets.wake("../outside");
     assert!(outside.recv(&mut [0]).is_err());
-    // Removed by hand it comes back with a heartbeat, and is not needed to be granted.
+    // A socket that was removed by hand comes back with a heartbeat, and a grant does not depend on
+    // it.
     fs::remove_dir_all(place.wake_folder()).unwrap();
     until(|| place.sockets() == 1).await;
     fs::remove_dir_all(place.wake_folder()).unwrap();
@@ -266,7 +295,8 @@ async fn what_killed_processes_leave_is_removed_and_what_others_use_is_not() {
     granted(waiting).await;
 }
 
-/// A forged wake-up is a reason to look, and nothing else.
+/// Any message, of any length, makes the driver look and nothing else. Fails if the content of a
+/// message is trusted, or if one that is empty or too long ends the reading of the socket.
 #[tokio::test]
 async fn a_forged_wake_up_is_not_believed() {
     let place = Place::new();
@@ -287,6 +317,8 @@ async fn a_forged_wake_up_is_not_believed() {
     waiting.abort();
 }
 
+/// A path of more than 240 bytes does not fit into a socket address. Hangs if the process falls
+/// back to polling, since then no message arrives.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_path_too_long_for_a_socket_is_no_hindrance() {
@@ -302,6 +334,9 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     until(|| process.client().wakeup.messages.load(Ordering::SeqCst) == before + 1).await;
 }
 
+/// `close` takes the client out of use at once and ends it with its last claim, which can be
+/// renewed and released until then. Fails by hanging if anything, such as the driver, keeps the
+/// client alive.
 #[tokio::test]
 async fn closing_ends_the_client_and_the_next_request_opens_another() {
     let place = Place::new();
@@ -313,20 +348,22 @@ async fn closing_ends_the_client_and_the_next_request_opens_another() {
     assert_eq!(held.renew().await.unwrap(), Standing::Held);
     held.release(&Release::now()).await.unwrap();
     drop(held);
-    // Its thread ends with it; that may have it in hand for a moment.
+    // The thread ends with it, and may have a reference to it for a moment.
     until(|| client.upgrade().is_none()).await;
     assert_eq!(place.sockets(), 0);
     place.take(&process).await.lease.release(&Release::now()).await.unwrap();
     assert!(process.client().path().ends_with("locks.db"));
 }
 
+/// A claim outlives the process that made it, and any process with its ticket can renew and release
+/// it. After the release the same ticket does nothing to the next holder.
 #[tokio::test]
 async fn a_ticket_is_good_in_another_process() {
     let place = Place::new();
     let (one, two) = (place.process(), place.process());
     let claim = place.claim();
     let grant = one.acquire(&claim, &Patience::none()).await.unwrap().expect("it is free");
-    // What has the claim is gone; the claim is not.
+    // The process that made the claim is gone; the claim is not.
     drop((grant, one));
     let mut lease = two.lease_of(&Ticket::of(&claim)).expect("it can be kept by its id");
     assert_eq!(lease.renew().await.unwrap(), Standing::Held);
@@ -339,6 +376,9 @@ async fn a_ticket_is_good_in_another_process() {
     drop(next);
 }
 
+/// A file that is out of reach, and not known to be gone, puts holders in jeopardy: told once per
+/// outage, with errors that are retried, and still held if the file comes back in time. The second
+/// round fails if the signal is not armed again by a success.
 #[tokio::test]
 async fn who_holds_is_in_jeopardy_while_the_file_is_out_of_reach() {
     let place = Place::at("folder/locks.db");
@@ -349,7 +389,7 @@ async fn who_holds_is_in_jeopardy_while_the_file_is_out_of_reach() {
     let (folder, away) = (place.folder.path().join("folder"), place.folder.path().join("away"));
     for _ in 0..2 {
         fs::rename(&folder, &away).unwrap();
-        // Not a folder, so that the file is neither there nor known to be gone.
+        // In the place of the folder, so that the file is neither there nor known to be gone.
         fs::write(&folder, "").unwrap();
         let mut signal = None;
         while signal.is_none() {

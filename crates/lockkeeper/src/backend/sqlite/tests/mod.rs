@@ -1,4 +1,7 @@
 //! The queue in the table, on a clock of the test's own.
+//!
+//! Every test calls requests directly, as processes of any name and at any time; there is no
+//! driver, no thread and no sleep, so each test does the same at every run.
 
 #[cfg(unix)]
 mod crowd;
@@ -16,10 +19,13 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(30);
 const EXCLUSIVE: Mode = Mode::Exclusive;
 
-/// A table and two processes at it.
+/// A table, and any number of processes at it. They share a connection, which stands for the one
+/// writer that SQLite lets in at a time.
 struct Bench {
     connection: Connection,
+    /// The file's time in milliseconds; moves only with [`Bench::pass`].
     now: Cell<i64>,
+    /// The wall clock in microseconds, for tokens; tests set it back.
     wall: Cell<i64>,
     ids: ClaimIds,
     _folder: tempfile::TempDir,
@@ -34,6 +40,7 @@ impl Bench {
         Self { connection, now, wall, ids: ClaimIds::new().unwrap(), _folder: folder }
     }
 
+    /// A claim of a new owner: no two claims of a test enter again by accident.
     fn claim(&self, name: &str, mode: Mode) -> Claim {
         let id = self.ids.next();
         Claim {
@@ -48,7 +55,7 @@ impl Bench {
         }
     }
 
-    /// Does `work` as `process`; what it gave, and who was woken.
+    /// Does `work` as `process`; what it gave, and which waiters of that process were granted.
     fn as_process<T>(
         &self,
         process: &str,
@@ -58,6 +65,8 @@ impl Bench {
         (output, granted.into_iter().map(|(_, granted)| granted).collect())
     }
 
+    /// The same with the names of what was granted. Each statement commits by itself here: nothing
+    /// else uses the file, so that makes no difference.
     fn in_transaction<T>(
         &self,
         process: &str,
@@ -72,10 +81,12 @@ impl Bench {
         (output, granted)
     }
 
+    /// Asks, and queues if the name is busy.
     fn ask(&self, process: &str, claim: &Claim) -> Asked {
         self.as_process(process, |tx| tx.ask(claim, true).unwrap()).0
     }
 
+    /// Takes a name that must be free.
     fn take(&self, process: &str, name: &str) -> (Claim, Granted) {
         let claim = self.claim(name, EXCLUSIVE);
         match self.ask(process, &claim) {
@@ -84,12 +95,14 @@ impl Bench {
         }
     }
 
+    /// Queues at a name that must be busy.
     fn queue(&self, process: &str, name: &str, mode: Mode) -> Claim {
         let claim = self.claim(name, mode);
         assert!(matches!(self.ask(process, &claim), Asked::Queued { .. }));
         claim
     }
 
+    /// Releases at once; the waiters of the same process that were granted thereby.
     fn release(&self, process: &str, claim: &Claim, granted: &Granted) -> Vec<Granted> {
         let name = claim.name.as_str();
         self.as_process(process, |tx| {
@@ -102,13 +115,15 @@ impl Bench {
         self.now.set(self.now.get() + i64::try_from(span.as_millis()).unwrap());
     }
 
+    /// All rows of the table, of any state: what a test left behind.
     fn rows(&self) -> i64 {
         self.connection.query_row("SELECT count(*) FROM claim", [], |row| row.get(0)).unwrap()
     }
 }
 
-/// With its id alone a claim can be kept and given back from anywhere, but not once it was given
-/// back to stay for a while.
+/// With its id alone a claim can be kept and given back from any process, but not once it was given
+/// back to stay for a while. Fails if renewal or release forgets the condition on `process`, or
+/// finds a row by its id under another name.
 #[test]
 fn a_ticket_keeps_a_claim_until_it_is_given_back() {
     let bench = Bench::new();
@@ -130,6 +145,8 @@ fn a_ticket_keeps_a_claim_until_it_is_given_back() {
     assert_eq!(of_another_name, Standing::Lost(LossReason::Gone));
 }
 
+/// One release grants to exactly one writer, in the same transaction. Fails if more than one is
+/// granted, if the order is not that of asking, or if rows stay behind when all have left.
 #[test]
 fn release_hands_over_to_the_next_of_this_process_at_once() {
     let bench = Bench::new();
@@ -145,6 +162,9 @@ fn release_hands_over_to_the_next_of_this_process_at_once() {
     assert_eq!(bench.rows(), 1, "only the free row that remembers the token");
 }
 
+/// A hand-over to another process tells nobody here, shows up as a notice there, and lasts for the
+/// whole ttl once confirmed. Fails if the row keeps its short lease after the confirmation: ten
+/// seconds later the waiter behind it would be let in as well.
 #[test]
 fn another_process_must_confirm_what_it_was_handed() {
     let bench = Bench::new();
@@ -161,6 +181,9 @@ fn another_process_must_confirm_what_it_was_handed() {
     assert!(woken.is_empty(), "confirmed, so it holds for its whole ttl");
 }
 
+/// Two waiters of a dead process delay the next by two seconds together. Fails if a hand-over
+/// starts a new lease, since then each of them would cost two seconds; or if a late confirmation is
+/// accepted.
 #[test]
 fn a_dead_process_costs_two_seconds_however_many_of_it_wait() {
     let bench = Bench::new();
@@ -182,6 +205,8 @@ fn a_dead_process_costs_two_seconds_however_many_of_it_wait() {
     assert!(late.is_empty(), "too late to confirm");
 }
 
+/// A waiter without heartbeats loses its place, one with heartbeats keeps it for longer than a
+/// lease. Also proves that a heartbeat returns the rows of its own process only.
 #[test]
 fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
     let bench = Bench::new();
@@ -198,6 +223,7 @@ fn waiters_that_show_no_life_are_dropped_and_those_that_do_are_not() {
     assert_eq!(woken[0].id, alive.id.to_string());
 }
 
+/// An expired claim is lost even if its row is untouched. Fails if renewal checks the id only.
 #[test]
 fn a_late_renewal_does_not_revive() {
     let bench = Bench::new();
@@ -211,6 +237,8 @@ fn a_late_renewal_does_not_revive() {
     assert_eq!(renew(), Standing::Lost(LossReason::Gone), "expired, though nobody else came");
 }
 
+/// A holder that comes back after its claim expired can do nothing to its successor, however often
+/// it tries. Fails if a release is not checked against the id.
 #[test]
 fn release_leaves_the_next_holder_alone() {
     let bench = Bench::new();
@@ -225,6 +253,8 @@ fn release_leaves_the_next_holder_alone() {
     assert_eq!(standing, Standing::Held);
 }
 
+/// Readers at the head are granted together; a reader behind a waiting writer is not, or writers
+/// would wait for ever.
 #[test]
 fn readers_go_in_together_and_wait_behind_a_writer() {
     let bench = Bench::new();
@@ -238,6 +268,8 @@ fn readers_go_in_together_and_wait_behind_a_writer() {
     assert!(!ids.contains(&late.id.to_string()));
 }
 
+/// The largest ticket survives its row. The second reader has it and leaves first, and the clock is
+/// set back, so only the column `high` can tell the third reader to go above it.
 #[test]
 fn tokens_grow_though_a_later_reader_leaves_first_and_the_clock_goes_back() {
     let bench = Bench::new();
@@ -267,6 +299,8 @@ fn tokens_grow_though_a_later_reader_leaves_first_and_the_clock_goes_back() {
     grows(&granted);
 }
 
+/// A writer that gives up lets the reader behind it in beside the one that holds; and a waiter that
+/// leaves after it was granted is told so, or the lock would be held by nobody until its ttl.
 #[test]
 fn leaving_lets_those_behind_in_and_keeps_what_was_granted_meanwhile() {
     let bench = Bench::new();
@@ -283,6 +317,8 @@ fn leaving_lets_those_behind_in_and_keeps_what_was_granted_meanwhile() {
     bench.release("p", &claim, &granted);
 }
 
+/// A break needs the right token, lets the next in at once, and is reported with its reason to
+/// every request of the old holder until the row is removed.
 #[test]
 fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
     let bench = Bench::new();
@@ -313,6 +349,9 @@ fn a_broken_claim_tells_its_holder_and_lets_the_next_in() {
     assert_eq!(notices, [("n".to_owned(), granted.id, "stuck".to_owned())]);
 }
 
+/// Free rows go after a minute, in several transactions; what is held stays, and what has just
+/// expired becomes a free row. Fails if a token is forgotten with its row: the clock is set back,
+/// so only `meta` can tell the next claim to go above it.
 #[test]
 fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
     let bench = Bench::new();
@@ -337,6 +376,8 @@ fn the_cleaner_takes_old_free_rows_and_no_token_is_forgotten() {
     assert!(granted.token.get() > last, "{} after {last}", granted.token);
 }
 
+/// Holders and waiters are told apart and in order, and a prefix selects names. Fails if `list`
+/// runs on beyond the prefix.
 #[test]
 fn the_view_shows_holders_and_waiters_in_order() {
     let bench = Bench::new();
@@ -352,8 +393,9 @@ fn the_view_shows_holders_and_waiters_in_order() {
     assert!(bench.as_process("p", |tx| inspect::list(tx, "c").unwrap()).0.is_empty());
 }
 
-/// Every query that runs while others wait must use an index, or waiting costs more the more
-/// names there are.
+/// Every query that runs while others wait must use the index, or waiting costs more the more names
+/// there are. Fails if the index no longer covers such a query. The queries here are copies: a
+/// change to one in `requests` has to be repeated here.
 #[test]
 fn what_the_clerk_asks_uses_the_index() {
     let bench = Bench::new();

@@ -1,5 +1,9 @@
-//! Random comings and goings at one name, by three processes: whoever was told that he holds it
-//! must be right, for as long as he may believe it.
+//! Random sequences of requests on one name, by three processes. A process that was told that it
+//! holds the name must be right, for as long as it may believe so.
+//!
+//! The model knows nothing of rows: it keeps only what processes were told, as the engine would,
+//! and compares that with the rule which modes may be held together. So it does not depend on how
+//! the table is laid out, and cannot share a mistake with it.
 
 use super::{Bench, TTL};
 use crate::backend::sqlite::client::transaction::Granted;
@@ -9,8 +13,10 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Three: one that releases, one that is handed the lock, and one behind it.
 const PROCESSES: [&str; 3] = ["p", "q", "r"];
 
+/// One request of one process, or something that happens to the clocks.
 #[derive(Debug, Clone)]
 enum Step {
     Ask {
@@ -21,12 +27,17 @@ enum Step {
     Release(usize),
     Renew(usize),
     Leave(usize),
-    /// The driver's round of a process: confirm, show life, move the queue on.
+    /// The heartbeat of a process as the driver does it: confirm, extend, move the queue on.
     Round(usize),
+    /// Time passes: less than a heartbeat, about a waiter's lease, or about a ttl, so that some
+    /// rows expire and others do not.
     Pass(u64),
+    /// The wall clock is set, also far back; tokens must grow all the same.
     WallClock(i64),
 }
 
+/// Steps with weights such that names are contended most of the time. A number that fits nothing is
+/// skipped.
 fn step() -> impl Strategy<Value = Step> {
     let mode = prop_oneof![
         3 => Just(Mode::Exclusive),
@@ -47,37 +58,45 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A claim that was told that it holds the name.
 struct Believer {
     process: &'static str,
     claim: Claim,
     granted: Granted,
-    /// He may believe that he holds it until here, by the file's time.
+    /// It may believe that until this moment, by the file's time.
     until: i64,
 }
 
+/// What all processes were told so far.
 #[derive(Default)]
 struct World {
     waiting: Vec<Waiter>,
     believers: Vec<Believer>,
-    /// Every token that anyone was told.
+    /// Every token that any process was told.
     tokens: BTreeSet<u64>,
 }
 
+/// A claim that was told that it waits.
 struct Waiter {
     process: &'static str,
     claim: Claim,
-    /// The largest token anyone had been told when this one asked.
+    /// The largest token that any process had been told when this claim asked; its own must be
+    /// larger.
     floor: u64,
 }
 
 impl World {
+    /// Zero while nothing was granted.
     fn largest_token(&self) -> u64 {
         self.tokens.last().copied().unwrap_or(0)
     }
 
+    /// Notes a grant, and fails if its token is not larger than those before it or if another claim
+    /// excludes it.
     fn believe(&mut self, bench: &Bench, waiter: Waiter, granted: Granted) {
         let Waiter { process, claim, floor } = waiter;
-        // Readers who waited together may learn of it in any order; a writer comes after all.
+        // Readers that waited together may be told in any order, so only the tokens of before they
+        // asked count; a writer comes after all.
         let alone = claim.mode == Mode::Exclusive;
         let floor = if alone { self.largest_token() } else { floor };
         assert!(granted.token.get() > floor, "{} after {floor}", granted.token);
@@ -87,7 +106,8 @@ impl World {
         self.check(bench);
     }
 
-    /// No two may believe what excludes each other.
+    /// No two claims may believe at the same time what excludes each other. Checked after every
+    /// step and every grant.
     fn check(&self, bench: &Bench) {
         let now = bench.now.get();
         let valid: Vec<_> = self.believers.iter().filter(|b| now < b.until).collect();
@@ -102,6 +122,8 @@ impl World {
         }
     }
 
+    /// Notes the grants that a transaction told waiters of. Fails if a claim is granted that does
+    /// not wait.
     fn woken(&mut self, bench: &Bench, turns: Vec<Granted>) {
         for granted in turns {
             let index = self.waiting.iter().position(|w| w.claim.id.to_string() == granted.id);
@@ -110,6 +132,8 @@ impl World {
         }
     }
 
+    /// Does one step. A renewal must succeed exactly as long as the holder may believe: earlier
+    /// loss and later revival are both failures.
     fn take(&mut self, bench: &Bench, step: Step) {
         match step {
             Step::Ask { process, mode, queue } => {
@@ -167,7 +191,7 @@ impl World {
                 });
                 let told: Vec<_> = woken.iter().map(|granted| granted.id.clone()).collect();
                 self.woken(bench, woken);
-                // Those whose rows are gone are told to queue anew; here they give up.
+                // Waiters whose rows are gone would be told to queue again; here they give up.
                 self.waiting.retain(|waiter| {
                     let id = waiter.claim.id.to_string();
                     waiter.process != process || alive.contains(&id) || told.contains(&id)
@@ -183,6 +207,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
+    /// The property itself. At the end all claims leave and their times pass: at most the free row
+    /// may stay, and none at all if nothing was ever granted.
     #[test]
     fn whoever_was_told_that_he_holds_it_is_right(
         steps in proptest::collection::vec(step(), 20..80)
@@ -193,7 +219,7 @@ proptest! {
             world.take(&bench, step);
             world.check(&bench);
         }
-        // In the end everyone leaves, and nothing but the memory of a token stays.
+        // In the end all claims leave, and nothing but the memory of a token stays.
         while !world.waiting.is_empty() {
             world.take(&bench, Step::Leave(0));
         }
