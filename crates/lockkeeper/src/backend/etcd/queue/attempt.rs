@@ -53,6 +53,12 @@ pub(in super::super) async fn try_now(
             leave(context, claim, &enqueued).await?;
             return Ok(None);
         }
+        if sent_twice {
+            // A copy of the request may still be under way, and would create the key when nobody
+            // looks for it any more. Every way on from here forgets this key, so the copy is made
+            // void first.
+            context.cleanup.delete(claim.id, &Deletion::in_doubt(&key)).await?;
+        }
         // If nobody is in the way, it was the generation: a withdrawal of another claim of this
         // keeper changed it. With the new one the request is made again.
         let was_known = lease.learn_generation(generation);
@@ -60,7 +66,7 @@ pub(in super::super) async fn try_now(
             continue;
         }
         if !place::is_free_for(claim.mode, &key.range, &oldest) {
-            return busy(context, claim, &key, sent_twice).await;
+            return Ok(None);
         }
         // This claim fits beside those that were there at this revision; a later one would be
         // before it.
@@ -69,23 +75,9 @@ pub(in super::super) async fn try_now(
             // What was first in the range is of a longer name; there may be more behind it.
             let all: RangeResponse = context.client.call(path::RANGE, &requests::all(&key)).await?;
             if !place::is_free_for(claim.mode, &key.range, &all.kvs) {
-                return busy(context, claim, &key, sent_twice).await;
+                return Ok(None);
             }
             alone_since = revision_of(all.header);
         }
     }
-}
-
-/// The name is another's. Makes sure that an earlier copy of our request, if there is one, does not
-/// take it later.
-async fn busy(
-    context: &Context,
-    claim: &Claim,
-    key: &ClaimKey,
-    sent_twice: bool,
-) -> Result<Option<Grant>> {
-    if sent_twice {
-        context.cleanup.delete(claim.id, &Deletion::in_doubt(key)).await?;
-    }
-    Ok(None)
 }
