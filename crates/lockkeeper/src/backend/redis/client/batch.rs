@@ -258,7 +258,7 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// The task that was to send it ended with its runtime.
-fn cut_off() -> RedisError {
+pub(super) fn cut_off() -> RedisError {
     RedisError::from((Cause::Io, "the connection's runtime has ended"))
 }
 

@@ -14,6 +14,7 @@ use super::message_connection::MessageConnection;
 use super::sentinel::{self, Decision, decide, no_primary};
 use super::topology::{ConnectOptions, Host, Topology};
 use crate::backend::redis::error;
+use crate::backend::support::life::Life;
 use crate::backend::support::sync::lock;
 use crate::error::{Error, Result};
 use futures_util::FutureExt;
@@ -50,13 +51,13 @@ impl Connector {
     }
 
     /// A connection for commands, and the host it leads to; in a cluster, to any of its nodes.
-    pub(super) async fn connect(&self) -> RedisResult<(Host, MultiplexedConnection)> {
+    pub(super) async fn connect(&self) -> RedisResult<(Host, MultiplexedConnection, Life)> {
         let host = match &self.topology {
             Topology::One(host, port) => (host.clone(), *port),
             Topology::Sentinels { .. } => self.primary().boxed().await?,
             Topology::Cluster(_) => self.hosts().swap_remove(0),
         };
-        let mut connection = self.options.open(&host, None).await?;
+        let (mut connection, life) = self.options.open_with_life(&host, None).await?;
         if self.has_sentinels() {
             // The sentinels may not have noticed yet that the server was demoted.
             let role: Value = redis::cmd("ROLE").query_async(&mut connection).await?;
@@ -66,12 +67,15 @@ impl Connector {
                 return Err(no_primary("the sentinels name a server that is no primary", None));
             }
         }
-        Ok((host, connection))
+        Ok((host, connection, life))
     }
 
     /// A connection to this very server.
-    pub(super) async fn connect_to(&self, host: &Host) -> RedisResult<MultiplexedConnection> {
-        self.options.open(host, None).await
+    pub(super) async fn connect_to(
+        &self,
+        host: &Host,
+    ) -> RedisResult<(MultiplexedConnection, Life)> {
+        self.options.open_with_life(host, None).await
     }
 
     /// A connection of its own whose messages go to `on_push`: to one server, or with `sharded` to

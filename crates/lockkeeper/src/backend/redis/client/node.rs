@@ -13,11 +13,12 @@
 //! those of other commands, and what was not delivered by then never is (the socket lingers for zero
 //! seconds).
 
-use super::batch::Batch;
+use super::batch::{self, Batch};
 use super::connector::Connector;
 use super::lost_answers::LostAnswers;
 use super::topology::Host;
 use crate::backend::redis::error::{self, Recovery};
+use crate::backend::support::life::Life;
 use crate::backend::support::reconnect::Reconnecting;
 use crate::backend::support::sync::lock;
 use futures_util::future::BoxFuture;
@@ -45,6 +46,7 @@ pub(super) struct Current {
     pub(super) host: Host,
     pub(super) connection: MultiplexedConnection,
     batch: Arc<Batch>,
+    life: Life,
 }
 
 /// How a command is sent.
@@ -87,13 +89,21 @@ impl Node {
             return self.send_replicated(command, how).await;
         }
         let current = self.current().await.map_err(|error| Failure { error, sent: false })?;
-        let (number, Current { mut connection, batch, .. }) = current;
-        let answer = if how.asking {
-            // As one pipeline: ASKING counts for the next command on the connection alone.
-            in_order(&mut connection, command, how).await
-        } else {
+        let (number, Current { mut connection, batch, life, .. }) = current;
+        let asked = async {
+            if how.asking {
+                // As one pipeline: ASKING counts for the next command on the connection alone.
+                return in_order(&mut connection, command, how).await;
+            }
             let answer = batch.send(connection, command).await;
             answer.and_then(Value::extract_error).map(|value| (value, None))
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = asked => answer,
+            // A command that reaches the connection while its runtime ends is neither sent nor
+            // refused.
+            () = life.ended() => Err(batch::cut_off()),
         };
         answer.map_err(|error| {
             if error::recovery(&error) != Recovery::None {
@@ -109,7 +119,7 @@ impl Node {
         let mut connection = match kept {
             Some(connection) => connection,
             None => match self.connect().await {
-                Ok((_, connection)) => connection,
+                Ok((_, connection, _)) => connection,
                 Err(error) => return Err(Failure { error, sent: false }),
             },
         };
@@ -124,17 +134,20 @@ impl Node {
     /// The connection in use, or a new one; and its number.
     pub(super) async fn current(&self) -> RedisResult<(u64, Current)> {
         let connect = async || {
-            let (host, connection) = self.connect().await?;
-            Ok(Current { host, connection, batch: Arc::default() })
+            let (host, connection, life) = self.connect().await?;
+            Ok(Current { host, connection, batch: Arc::default(), life })
         };
         self.current.get(|_| true, connect).await
     }
 
     /// In a box: callers with many futures in one another reach a limit of the compiler.
-    fn connect(&self) -> BoxFuture<'_, RedisResult<(Host, MultiplexedConnection)>> {
+    fn connect(&self) -> BoxFuture<'_, RedisResult<(Host, MultiplexedConnection, Life)>> {
         Box::pin(async move {
             match &self.at {
-                Some(host) => Ok((host.clone(), self.connector.connect_to(host).await?)),
+                Some(host) => {
+                    let (connection, life) = self.connector.connect_to(host).await?;
+                    Ok((host.clone(), connection, life))
+                }
                 None => self.connector.connect().await,
             }
         })

@@ -5,6 +5,7 @@
 //! Every wait here has a limit, the option `timeout`.
 
 use crate::backend::TlsOptions;
+use crate::backend::support::life::Life;
 use crate::background::Background;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
@@ -70,6 +71,15 @@ impl ConnectOptions {
         host: &Host,
         config: Option<AsyncConnectionConfig>,
     ) -> RedisResult<MultiplexedConnection> {
+        self.open_with_life(host, config).await.map(|(connection, _)| connection)
+    }
+
+    /// As [`open`](Self::open); and whether the runtime that the connection lives on still runs.
+    pub(super) async fn open_with_life(
+        &self,
+        host: &Host,
+        config: Option<AsyncConnectionConfig>,
+    ) -> RedisResult<(MultiplexedConnection, Life)> {
         let info = self.info(host)?;
         let client = match &self.tls {
             Some(tls) => Client::build_with_tls(info, certificates(tls))?,
@@ -78,7 +88,10 @@ impl ConnectOptions {
         let config = config.unwrap_or_else(|| self.config());
         let opened = self.home.settle(move || {
             let (client, config) = (client.clone(), config.clone());
-            async move { client.get_multiplexed_async_connection_with_config(&config).await }
+            async move {
+                let opened = client.get_multiplexed_async_connection_with_config(&config).await;
+                opened.map(|connection| (connection, Life::begin()))
+            }
         });
         opened.await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
     }
