@@ -10,6 +10,7 @@
 
 use crate::error::{Error, ErrorKind};
 use std::error::Error as _;
+use std::io;
 use tonic::{Code, Status};
 
 /// A request that brought no answer, or a refusal.
@@ -67,6 +68,26 @@ impl Failure {
             Self::Refused(status) => status.source().is_some(),
             Self::TimedOut | Self::RuntimeEnded | Self::HungUp { .. } => false,
         }
+    }
+
+    /// Whether there was a connection that the other side ended while it was being set up.
+    pub(super) fn is_hang_up(&self) -> bool {
+        let Self::Unreachable(error) = self else { return false };
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        let mut kind = None;
+        while let Some(error) = cause {
+            kind = error.downcast_ref::<io::Error>().map(io::Error::kind).or(kind);
+            cause = error.source();
+        }
+        matches!(
+            kind,
+            Some(
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            )
+        )
     }
 
     /// The same failure, where no answer ever came from this address: then the address or the

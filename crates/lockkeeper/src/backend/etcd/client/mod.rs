@@ -246,7 +246,16 @@ impl Client {
     /// Connects to this member, and logs in where the options name a user.
     async fn connect(&self, member: &tonic::transport::Endpoint) -> Result<Connection, Failure> {
         let (timeout, user) = (self.options.timeout, &self.options.user);
-        let mut connection = Connection::open(member, timeout, &self.background).await?;
+        let opened = Connection::open(member, timeout, &self.background).await;
+        let mut connection = match opened {
+            // The end of the connection may come before or after it counts as open. Either way it
+            // was a program that listened, and did not like what it heard. (With TLS the handshake
+            // tells more.)
+            Err(failure) if !self.options.encrypted && failure.is_hang_up() => {
+                self.note_answer(Err(failure))?
+            }
+            opened => opened?,
+        };
         if let Some((name, password)) = user {
             let login = connection.log_in(name, password, timeout).await;
             connection.token = self.note_answer(login)?;
