@@ -240,7 +240,8 @@ impl Table {
         Ok(Asked::Queued(answer, line.waiters.len()))
     }
 
-    /// Looks at a name or two that may have run out unnoticed: claims that were detached or that stay for their `min_hold`.
+    /// Looks at a name or two that may have run out unnoticed: claims that were detached, or that
+    /// stay for their `min_hold`.
     fn tidy(&mut self) {
         let from = self.tidied.take().map_or(Bound::Unbounded, Bound::Excluded);
         let some: Vec<Name> = self

@@ -11,8 +11,8 @@ use crate::name::Name;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What can be read from every guard, passed on to the async one inside.
-macro_rules! passed_on_readings {
+/// What every guard has, passed on to the async one inside.
+macro_rules! passed_on {
     ($guard:ident) => {
         pub(super) fn over(inner: crate::$guard, runtime: Arc<Runtime>) -> Self {
             Self { inner, runtime }
@@ -44,6 +44,25 @@ macro_rules! passed_on_readings {
         pub fn until_others(&self) -> Duration {
             self.inner.until_others()
         }
+
+        /// Says that no work was done; see
+        /// [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
+        pub fn cancel_min_hold(&mut self) {
+            self.inner.cancel_min_hold();
+        }
+
+        /// Gives it back and waits until the store has it.
+        ///
+        /// # Errors
+        /// As [`Guard::release`](crate::Guard::release).
+        pub fn release(self) -> Result<()> {
+            self.runtime.block_on(self.inner.release())
+        }
+
+        /// Stops renewing without giving it back.
+        pub fn detach(self) {
+            self.inner.detach();
+        }
     };
 }
 
@@ -57,7 +76,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    passed_on_readings!(Guard);
+    passed_on!(Guard);
 
     /// The name that is held.
     pub fn name(&self) -> &Name {
@@ -94,24 +113,6 @@ impl Guard {
     pub fn share(&self) -> Guard {
         Guard { inner: self.inner.share(), runtime: self.runtime.clone() }
     }
-
-    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
-    pub fn cancel_min_hold(&mut self) {
-        self.inner.cancel_min_hold();
-    }
-
-    /// Gives the claim back and waits until the store has it.
-    ///
-    /// # Errors
-    /// As [`Guard::release`](crate::Guard::release).
-    pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.inner.release())
-    }
-
-    /// Stops renewing without giving the claim back.
-    pub fn detach(self) {
-        self.inner.detach();
-    }
 }
 
 /// Several held claims; see [`MultiGuard`](crate::MultiGuard).
@@ -123,7 +124,7 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    passed_on_readings!(MultiGuard);
+    passed_on!(MultiGuard);
 
     /// The names, in the order they were taken.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
@@ -141,24 +142,6 @@ impl MultiGuard {
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
     pub fn check(&self) -> Result<()> {
         self.inner.check()
-    }
-
-    /// Says that no work was done; see [`Guard::cancel_min_hold`](crate::Guard::cancel_min_hold).
-    pub fn cancel_min_hold(&mut self) {
-        self.inner.cancel_min_hold();
-    }
-
-    /// Gives all of them back and waits until the store has them.
-    ///
-    /// # Errors
-    /// As [`MultiGuard::release`](crate::MultiGuard::release).
-    pub fn release(self) -> Result<()> {
-        self.runtime.block_on(self.inner.release())
-    }
-
-    /// Stops renewing without giving them back.
-    pub fn detach(self) {
-        self.inner.detach();
     }
 }
 

@@ -16,7 +16,7 @@ use super::protocol::{
     path,
 };
 use super::requests;
-use super::watches::{Assignment, Order, Subscriber, WatchTable};
+use super::waiters::{Assignment, Order, Subscriber, WatchTable};
 use crate::backend::{Alarm, LossReason, Moment};
 use crate::background::Background;
 use crate::error::Result;
@@ -79,7 +79,7 @@ enum Ended {
     Closed,
 }
 
-/// What [`Watches`](super::watches::Watches) starts drivers with.
+/// What [`Watches`](super::waiters::Watches) starts drivers with.
 pub(super) fn starter(
     client: Arc<Client>,
     cleanup: Arc<Cleanup>,

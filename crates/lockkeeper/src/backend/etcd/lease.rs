@@ -14,7 +14,7 @@ use super::error::Failure;
 use super::keys::{ClaimKey, KeyPool};
 use super::protocol::{RangeResponse, TxnRequest, TxnResponse, path};
 use super::session::{self, ServerLease, Session};
-use super::watches::{Begin, Subscriber, Watch, Watches};
+use super::waiters::{Begin, Subscriber, Watch, Watches};
 use super::{loss, record, requests};
 use crate::backend::{
     Alarm, Claim, FencingToken, Grant, Lease, LossReason, Moment, Release, Standing,

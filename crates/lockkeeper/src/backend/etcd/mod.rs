@@ -14,7 +14,7 @@ mod queue;
 mod record;
 mod requests;
 mod session;
-mod watches;
+mod waiters;
 
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, MultiAcquire,
@@ -32,7 +32,7 @@ use protocol::{RangeResponse, path};
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
-use watches::Watches;
+use waiters::Watches;
 
 /// The queue in etcd.
 ///

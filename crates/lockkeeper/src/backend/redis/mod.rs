@@ -19,6 +19,7 @@ mod eviction;
 mod getset;
 mod keys;
 mod options;
+mod protocol;
 mod queue;
 mod reentrant;
 mod rights;
@@ -26,7 +27,6 @@ mod sequence;
 mod set_nx_px;
 mod setnx_expire;
 mod single_key;
-mod value;
 
 use crate::backend::Backend;
 use crate::background::Background;

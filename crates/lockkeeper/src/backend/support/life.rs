@@ -6,7 +6,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Ends with the runtime it was begun on, or with its last clone.
 ///
 /// A request that reaches a connection while its runtime ends is neither sent nor refused: the
-/// task that would do either is gone. Whoever asks waits for this as well.
+/// task that would do either is gone. So a request is raced with this:
+/// [`unless_ended`](Self::unless_ended).
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
     ended: CancellationToken,
@@ -30,6 +31,16 @@ impl Life {
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
+
+    /// What `work` on such a connection comes to; `None` when the runtime ends first. Then it is
+    /// not known whether the work was done.
+    pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = self.ended() => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -41,7 +52,10 @@ mod tests {
         let short = tokio::runtime::Runtime::new().unwrap();
         let life = short.block_on(async { Life::begin() });
         assert!(!life.ended.is_cancelled());
+        let other = tokio::runtime::Runtime::new().unwrap();
+        assert_eq!(other.block_on(life.unless_ended(async { 7 })), Some(7));
         drop(short);
         assert!(life.ended.is_cancelled());
+        assert_eq!(other.block_on(life.unless_ended(std::future::pending::<()>())), None);
     }
 }

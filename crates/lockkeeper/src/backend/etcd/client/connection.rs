@@ -43,10 +43,9 @@ pub(super) async fn within<A>(
     limit: Duration,
     asked: impl Future<Output = Result<A, Failure>>,
 ) -> Result<A, Failure> {
-    tokio::select! {
-        biased;
-        answer = tokio::time::timeout(limit, asked) => answer.unwrap_or(Err(Failure::TimedOut)),
-        () = life.ended() => Err(Failure::RuntimeEnded),
+    match life.unless_ended(tokio::time::timeout(limit, asked)).await {
+        Some(answer) => answer.unwrap_or(Err(Failure::TimedOut)),
+        None => Err(Failure::RuntimeEnded),
     }
 }
 

@@ -10,7 +10,7 @@
 //! have ended, the claim begins again at the end of the queue.
 
 use super::super::lease::{Context, Enqueued, EtcdLease};
-use super::super::watches::{Begin, Subscriber, Watch};
+use super::super::waiters::{Begin, Subscriber, Watch};
 use super::place::Place;
 use super::{Looked, leave, look};
 use crate::backend::{Claim, Grant, Moment, Patience};

@@ -118,7 +118,8 @@ impl Batch {
     fn send_when_idle(self: &Arc<Self>, mine: Arc<Mutex<Waiting>>) {
         let sender = Sender { batch: self.clone(), mine, done: AtomicBool::new(false) };
         let waker = Waker::from(Arc::new(sender));
-        // The one use of what tokio does not promise; see the module's documentation. Always pending: tokio keeps the waker until this thread is idle. The future itself can go.
+        // The one use of what tokio does not promise; see the module's documentation. Always
+        // pending: tokio keeps the waker until this thread is idle. The future itself can go.
         let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Node {
     current: Reconnecting<Current>,
     /// Connections to wait for replicas on. Apart, since `WAIT` holds up every later command of its
     /// connection.
-    synced: Mutex<Vec<MultiplexedConnection>>,
+    synced: Mutex<Vec<(MultiplexedConnection, Life)>>,
 }
 
 /// The connection in use.
@@ -98,13 +98,7 @@ impl Node {
             let answer = batch.send(connection, command).await;
             answer.and_then(Value::extract_error).map(|value| (value, None))
         };
-        let answer = tokio::select! {
-            biased;
-            answer = asked => answer,
-            // A command that reaches the connection while its runtime ends is neither sent nor
-            // refused.
-            () = life.ended() => Err(batch::cut_off()),
-        };
+        let answer = life.unless_ended(asked).await.unwrap_or_else(|| Err(batch::cut_off()));
         answer.map_err(|error| {
             if error::recovery(&error) != Recovery::None {
                 self.disconnect(number);
@@ -116,17 +110,18 @@ impl Node {
     /// Sends a command on a connection of its own, and waits for replicas there.
     async fn send_replicated(&self, command: Cmd, how: Delivery) -> Result<Answer, Failure> {
         let kept = lock(&self.synced).pop();
-        let mut connection = match kept {
-            Some(connection) => connection,
+        let (mut connection, life) = match kept {
+            Some(kept) => kept,
             None => match self.connect().await {
-                Ok((_, connection, _)) => connection,
+                Ok((_, connection, life)) => (connection, life),
                 Err(error) => return Err(Failure { error, sent: false }),
             },
         };
-        let answer = in_order(&mut connection, command, how).await;
+        let answer = life.unless_ended(in_order(&mut connection, command, how)).await;
+        let answer = answer.unwrap_or_else(|| Err(batch::cut_off()));
         match &answer {
             Err(error) if error::recovery(error) != Recovery::None => lock(&self.synced).clear(),
-            _ => lock(&self.synced).push(connection),
+            _ => lock(&self.synced).push((connection, life)),
         }
         answer.map_err(|error| Failure { error, sent: true })
     }

@@ -8,7 +8,7 @@ use super::record::Record;
 use super::requests::Requests;
 use crate::backend::redis::error::unexpected;
 use crate::backend::redis::keys::Keys;
-use crate::backend::redis::value::{number, span, text};
+use crate::backend::redis::protocol::{number, span, text};
 use crate::backend::support::list;
 use crate::backend::{HolderView, LockView, Name};
 use crate::error::{ErrorKind, Result};

@@ -25,7 +25,7 @@ use super::scripts::Scripts;
 use crate::backend::redis::client::Client;
 use crate::backend::redis::error::unexpected;
 use crate::backend::redis::keys::Keys;
-use crate::backend::redis::value::{ids, number, span, text, token_of};
+use crate::backend::redis::protocol::{ids, number, span, text, token_of};
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Moment, Name, Standing};
 use crate::error::Result;
 use redis::Value;

@@ -7,7 +7,7 @@
 
 use super::Shared;
 use crate::backend::redis::error::unexpected;
-use crate::backend::redis::value::text;
+use crate::backend::redis::protocol::text;
 use crate::backend::support::list;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
 use crate::error::{Error, ErrorKind, Result};

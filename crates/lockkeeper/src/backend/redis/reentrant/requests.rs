@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::owner::field_of;
 use crate::backend::redis::client::{Client, KeyCount, Script};
 use crate::backend::redis::error::unexpected;
-use crate::backend::redis::value::text;
+use crate::backend::redis::protocol::text;
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Standing};
 use crate::error::Result;
 use redis::Value;
