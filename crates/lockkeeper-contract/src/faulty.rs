@@ -50,8 +50,20 @@ struct Switches {
     releases_to_leave_unanswered: AtomicUsize,
     withdrawals_to_fail: AtomicUsize,
     withdrawals_to_leave_unanswered: AtomicUsize,
+    left_unanswered: AtomicUsize,
     granted: Mutex<Option<Claim>>,
     grants_to_break: AtomicUsize,
+}
+
+impl Switches {
+    /// The answer to a request that was carried out, lost while `to_lose` lasts.
+    fn answer(&self, to_lose: &AtomicUsize) -> Result<()> {
+        if !one_of(to_lose) {
+            return Ok(());
+        }
+        self.left_unanswered.fetch_add(1, Ordering::SeqCst);
+        Err(fault("the answer was lost"))
+    }
 }
 
 impl Faulty {
@@ -66,6 +78,7 @@ impl Faulty {
             releases_to_leave_unanswered: AtomicUsize::new(0),
             withdrawals_to_fail: AtomicUsize::new(0),
             withdrawals_to_leave_unanswered: AtomicUsize::new(0),
+            left_unanswered: AtomicUsize::new(0),
             granted: Mutex::default(),
             grants_to_break: AtomicUsize::new(0),
         };
@@ -106,6 +119,11 @@ impl Faulty {
     /// Loses the answers to the next `count` withdrawals; they do reach the store.
     pub fn lose_answers_to_withdrawals(&self, count: usize) {
         self.switches.withdrawals_to_leave_unanswered.store(count, Ordering::SeqCst);
+    }
+
+    /// How many releases and withdrawals reached the store so far and got no answer.
+    pub fn left_unanswered(&self) -> usize {
+        self.switches.left_unanswered.load(Ordering::SeqCst)
     }
 
     /// Fails the next `count` withdrawals; they do not reach the store.
@@ -223,10 +241,7 @@ impl Backend for Faulty {
             return Err(fault("the withdrawal was dropped"));
         }
         self.inner.withdraw(claim).await?;
-        match one_of(&self.switches.withdrawals_to_leave_unanswered) {
-            true => Err(fault("the answer was lost")),
-            false => Ok(()),
-        }
+        self.switches.answer(&self.switches.withdrawals_to_leave_unanswered)
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -310,10 +325,7 @@ impl Lease for FaultyLease {
             return Err(fault("the release was dropped"));
         }
         self.inner.release(how).await?;
-        match one_of(&self.switches.releases_to_leave_unanswered) {
-            true => Err(fault("the answer was lost")),
-            false => Ok(()),
-        }
+        self.switches.answer(&self.switches.releases_to_leave_unanswered)
     }
 
     fn watch(&mut self, alarm: Alarm) {
