@@ -47,22 +47,41 @@ struct Switches {
     answers_to_lose: AtomicUsize,
     slow_answers: Mutex<Vec<Duration>>,
     releases_to_fail: AtomicUsize,
-    releases_to_leave_unanswered: AtomicUsize,
     withdrawals_to_fail: AtomicUsize,
-    withdrawals_to_leave_unanswered: AtomicUsize,
-    left_unanswered: AtomicUsize,
+    retries: watch::Sender<Retries>,
+    times_given_back: AtomicUsize,
     granted: Mutex<Option<Claim>>,
     grants_to_break: AtomicUsize,
 }
 
+/// What happens to a release or withdrawal, and to its retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Retries {
+    Pass,
+    /// The next one reaches the store, and its answer is lost.
+    LoseAnswer,
+    /// They wait here.
+    Hold,
+}
+
 impl Switches {
-    /// The answer to a request that was carried out, lost while `to_lose` lasts.
-    fn answer(&self, to_lose: &AtomicUsize) -> Result<()> {
-        if !one_of(to_lose) {
-            return Ok(());
+    /// Has `request` reach the store, at the time and with the answer that the switch says.
+    async fn giving_back(&self, request: impl Future<Output = Result<()>>) -> Result<()> {
+        let lose = |now: &mut Retries| {
+            let lost = *now == Retries::LoseAnswer;
+            if lost {
+                *now = Retries::Hold;
+            }
+            lost
+        };
+        let lost = self.retries.send_if_modified(lose);
+        if !lost {
+            // Also ends when the switches are dropped, because then nobody can change them.
+            let _ = self.retries.subscribe().wait_for(|now| *now != Retries::Hold).await;
         }
-        self.left_unanswered.fetch_add(1, Ordering::SeqCst);
-        Err(fault("the answer was lost"))
+        let answer = request.await;
+        self.times_given_back.fetch_add(1, Ordering::SeqCst);
+        if lost { answer.and(Err(fault("the answer was lost"))) } else { answer }
     }
 }
 
@@ -75,10 +94,9 @@ impl Faulty {
             answers_to_lose: AtomicUsize::new(0),
             slow_answers: Mutex::default(),
             releases_to_fail: AtomicUsize::new(0),
-            releases_to_leave_unanswered: AtomicUsize::new(0),
             withdrawals_to_fail: AtomicUsize::new(0),
-            withdrawals_to_leave_unanswered: AtomicUsize::new(0),
-            left_unanswered: AtomicUsize::new(0),
+            retries: watch::Sender::new(Retries::Pass),
+            times_given_back: AtomicUsize::new(0),
             granted: Mutex::default(),
             grants_to_break: AtomicUsize::new(0),
         };
@@ -111,19 +129,20 @@ impl Faulty {
         self.switches.releases_to_fail.store(count, Ordering::SeqCst);
     }
 
-    /// Loses the answers to the next `count` releases; they do reach the store.
-    pub fn lose_answers_to_releases(&self, count: usize) {
-        self.switches.releases_to_leave_unanswered.store(count, Ordering::SeqCst);
+    /// Loses the answer to the next release or withdrawal, which does reach the store, and holds
+    /// its retries back until [`let_retries_go`](Self::let_retries_go).
+    pub fn hold_back_retries(&self) {
+        self.switches.retries.send_replace(Retries::LoseAnswer);
     }
 
-    /// Loses the answers to the next `count` withdrawals; they do reach the store.
-    pub fn lose_answers_to_withdrawals(&self, count: usize) {
-        self.switches.withdrawals_to_leave_unanswered.store(count, Ordering::SeqCst);
+    /// Lets the retries go that were held back.
+    pub fn let_retries_go(&self) {
+        self.switches.retries.send_replace(Retries::Pass);
     }
 
-    /// How many releases and withdrawals reached the store so far and got no answer.
-    pub fn left_unanswered(&self) -> usize {
-        self.switches.left_unanswered.load(Ordering::SeqCst)
+    /// How many releases and withdrawals reached the store so far.
+    pub fn times_given_back(&self) -> usize {
+        self.switches.times_given_back.load(Ordering::SeqCst)
     }
 
     /// Fails the next `count` withdrawals; they do not reach the store.
@@ -172,9 +191,8 @@ impl Faulty {
         self.renewals(Renewals::Pass);
         self.lose_answers(0);
         self.fail_releases(0);
-        self.lose_answers_to_releases(0);
         self.fail_withdrawals(0);
-        self.lose_answers_to_withdrawals(0);
+        self.let_retries_go();
         self.break_grants(0);
         self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -240,8 +258,7 @@ impl Backend for Faulty {
         if one_of(&self.switches.withdrawals_to_fail) {
             return Err(fault("the withdrawal was dropped"));
         }
-        self.inner.withdraw(claim).await?;
-        self.switches.answer(&self.switches.withdrawals_to_leave_unanswered)
+        self.switches.giving_back(self.inner.withdraw(claim)).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
@@ -324,8 +341,7 @@ impl Lease for FaultyLease {
         if one_of(&self.switches.releases_to_fail) {
             return Err(fault("the release was dropped"));
         }
-        self.inner.release(how).await?;
-        self.switches.answer(&self.switches.releases_to_leave_unanswered)
+        self.switches.giving_back(self.inner.release(how)).await
     }
 
     fn watch(&mut self, alarm: Alarm) {

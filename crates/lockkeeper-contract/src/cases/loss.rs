@@ -176,10 +176,12 @@ async fn a_release_that_is_made_again_says_nothing_of_it(stage: Arc<Stage>) -> O
     let name = stage.name("given back");
     let mut events = one.events();
     let guard = one.lock(&name).ttl(LONG).acquire().await?;
-    way.lose_answers_to_releases(1);
+    way.hold_back_retries();
     ensure!(guard.release().await.is_err(), "the answer to the release was not lost");
     free(&two, &name).await?;
+    way.let_retries_go();
     ensure!(one.close(PATIENT).await, "it insisted on and on");
+    ensure!(way.times_given_back() > 1, "the release was not made again");
     while let Ok(Some(event)) = tokio::time::timeout(ms(50), events.next()).await {
         ensure!(!matches!(event.kind, EventKind::Lost(_)), "what was given back was told as lost");
     }
