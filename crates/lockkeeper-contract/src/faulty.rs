@@ -22,10 +22,10 @@ pub enum Renewals {
     Fail,
     /// They neither reach the store nor end, until this setting changes.
     Hang,
-    /// They reach the store this much later.
-    SentLate(Duration),
-    /// They reach the store at once, and the answer is delayed by this much.
-    AnsweredLate(Duration),
+    /// They reach the store when this setting changes.
+    SentLate,
+    /// They reach the store at once, and the answer comes when this setting changes.
+    AnsweredLate,
     /// They reach the store, and the answer is lost.
     AnswerLost,
 }
@@ -203,6 +203,12 @@ fn one_of(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
 }
 
+/// Waits for another setting. Also ends when the switches are dropped, because then nobody can
+/// change them.
+async fn changed(setting: &mut watch::Receiver<Renewals>) {
+    let _ = setting.changed().await;
+}
+
 fn fault(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, format!("{what}, as it was told to be"))
 }
@@ -317,17 +323,16 @@ impl Lease for FaultyLease {
             Renewals::Pass => self.inner.renew().await,
             Renewals::Fail => Err(fault("the renewal was dropped")),
             Renewals::Hang => {
-                // Also ends when the switches are dropped, because then nobody can change them.
-                let _ = setting.changed().await;
+                changed(&mut setting).await;
                 Err(fault("the renewal hung"))
             }
-            Renewals::SentLate(by) => {
-                tokio::time::sleep(by).await;
+            Renewals::SentLate => {
+                changed(&mut setting).await;
                 self.inner.renew().await
             }
-            Renewals::AnsweredLate(by) => {
+            Renewals::AnsweredLate => {
                 let answer = self.inner.renew().await;
-                tokio::time::sleep(by).await;
+                changed(&mut setting).await;
                 answer
             }
             Renewals::AnswerLost => {
