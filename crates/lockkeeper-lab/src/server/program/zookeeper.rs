@@ -5,11 +5,13 @@ use super::{Clock, Program};
 use crate::server::handle::Server;
 use crate::server::place::{Place, words};
 use crate::server::plan::Plan;
-use crate::server::tool::{JAVA, ZOOKEEPER};
+use crate::server::tool::{JAVA, OPENSSL, ZOOKEEPER};
 use crate::server::wire;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 /// Jars that the manifest omits; only TLS needs them.
 const NETTY: [&str; 3] =
@@ -83,6 +85,34 @@ impl ZooKeeper {
         if self.tls { place.ports()[place.ports().len() - 1] } else { place.port() }
     }
 
+    /// Asks on the port that clients use, with the certificate that they show.
+    ///
+    /// A server that answers on the plain port has not loaded what TLS needs. It does so with the first
+    /// handshake, which takes seconds while the machine is busy: longer than a client waits for one.
+    fn ask_encrypted(&self, place: &Place) -> Result<String> {
+        let Certificates { authority, client, client_key, .. } =
+            Certificates::in_folder(place.folder());
+        let address = format!("127.0.0.1:{}", place.port());
+        // The limit is for a server that hangs; `-quiet` also makes it read on after its input's end.
+        let mut asking = Command::new("timeout")
+            .arg("20")
+            .arg(OPENSSL.path()?)
+            .args(["s_client", "-quiet", "-verify_return_error", "-connect", &address])
+            .arg("-CAfile")
+            .arg(authority)
+            .arg("-cert")
+            .arg(client)
+            .arg("-key")
+            .arg(client_key)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        // Closed with this statement, so that the question has an end.
+        asking.stdin.take().context("an input")?.write_all(b"srvr")?;
+        Ok(String::from_utf8_lossy(&asking.wait_with_output()?.stdout).into_owned())
+    }
+
     fn encryption(&self, place: &Place) -> Result<String> {
         if !self.tls {
             return Ok(String::new());
@@ -102,6 +132,11 @@ impl ZooKeeper {
             if self.asks_for_certificates { "need" } else { "none" },
         ))
     }
+}
+
+/// Whether the answer to `srvr` is that of a server that serves.
+fn serves(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("Mode:"))
 }
 
 impl Program for ZooKeeper {
@@ -163,8 +198,11 @@ impl Program for ZooKeeper {
 
     fn ask(&self, place: &Place) -> Result<()> {
         // A server without a majority also answers `ruok`.
-        let said = wire::line::ask(self.plain_port(place), "srvr")?;
-        if said.lines().any(|line| line.starts_with("Mode:")) {
+        let mut said = wire::line::ask(self.plain_port(place), "srvr")?;
+        if self.tls && serves(&said) {
+            said = self.ask_encrypted(place)?;
+        }
+        if serves(&said) {
             return Ok(());
         }
         bail!("zookeeper said {said:?}")
