@@ -12,6 +12,7 @@ mod recipes;
 mod run;
 mod table;
 mod text;
+mod warnings;
 
 use arguments::{Arguments, Verb};
 use clap::Parser;
@@ -72,8 +73,11 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
 
 /// Runs `work` to its end on the calling thread.
 fn wait_for<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let warnings = warnings::show();
     let runtime = runtime()?;
     let outcome = runtime.block_on(work);
+    // Before the last message, which is about the outcome.
+    warnings.flush();
     // A store that does not answer must not keep the command from ending.
     runtime.shutdown_background();
     outcome

@@ -50,10 +50,6 @@ async fn carry_out(plan: &Plan, early: Early) -> Result<u8, Failure> {
              as sqlite:"
         )));
     }
-    // The library logs a warning when it connects, which nobody would see here.
-    if !keeper.capability().sound {
-        output::say(&format!("{keeper} is there to be seen failing: it does not keep others out"));
-    }
     let mut unreleased = None;
     let outcome = hold_and_work(&keeper, plan, &mut signals, &mut unreleased).await;
     let all_done = keeper.close(LAST_WAIT).await;

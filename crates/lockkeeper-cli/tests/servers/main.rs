@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
-use lockkeeper_lab::server::{Lab, Server, missing};
+use lockkeeper_lab::server::{Kind, Lab, Server, missing};
 use lockkeeper_lab::stores::{STORES, Store};
 use lockkeeper_lab::trials::eventually_so as eventually;
 use std::path::Path;
@@ -44,6 +44,14 @@ fn main() -> Result<()> {
             });
         }
     }
+    let redis = lab.clone();
+    let trial = Trial::test("what_the_library_warns_of_is_printed", move || {
+        warned(&redis).map_err(|error| Failed::from(format!("{error:?}")))
+    });
+    trials.push(match missing(&[Kind::Redis]) {
+        Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+        None => trial,
+    });
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(lab);
     conclusion.exit();
@@ -68,6 +76,28 @@ fn hold(server: &Server, name: &str, file: &Path, options: &[&str]) -> Result<Ch
 fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&both).into_owned()
+}
+
+/// A user that may not ask for the settings, and a recipe that is there to be seen failing.
+fn warned(lab: &Lab) -> Result<()> {
+    let server = lab.start(Kind::Redis)?;
+    let user = ["ACL", "SETUSER", "someone", "on", ">hunter2", "~*", "&*", "+@all", "-config"];
+    server.redis()?.ask(&user)?;
+    let address = server.address();
+    for (url, warning) in [
+        (format!("redis://someone:hunter2@{address}"), "cannot see whether Redis may evict locks"),
+        (format!("redis://{address}?recipe=getset"), "the recipe getset is UNSAFE"),
+    ] {
+        let mut run = lockkeeper(&server, &["run", "-n", "warned", "--", "true"]);
+        let output = run.env("LOCKKEEPER_STORE", url).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let begins = said.starts_with(&format!("lockkeeper: warning: {warning}"));
+        ensure!(output.status.success() && begins && said.lines().count() == 1, "{said:?}");
+        ensure!(!said.contains("hunter2"), "it tells the password: {said:?}");
+    }
+    let quiet = lockkeeper(&server, &["run", "-n", "quiet", "--", "true"]).output()?;
+    ensure!(quiet.status.success() && text(&quiet).is_empty(), "{}", text(&quiet));
+    Ok(())
 }
 
 fn hands_over(server: &Server) -> Result<()> {
