@@ -242,6 +242,7 @@ impl Background {
     pub(crate) async fn idle(&self, limit: Duration) -> bool {
         let until = Moment::now() + limit;
         tokio::select! {
+            biased;
             () = self.0.tasks.wait() => true,
             () = until.reached() => false,
         }

@@ -20,6 +20,8 @@ pub(crate) struct Completing<T: Send + 'static> {
     background: Background,
     /// Called when the caller goes away, before the rest is handed over.
     abandoned: Option<Box<dyn FnOnce() + Send>>,
+    /// Whether the rest counts as work under way.
+    counts: bool,
 }
 
 impl<T: Send + 'static> Completing<T> {
@@ -28,7 +30,14 @@ impl<T: Send + 'static> Completing<T> {
         runtime: Handle,
         background: Background,
     ) -> Self {
-        Self { work: Some(Box::pin(work)), runtime, background, abandoned: None }
+        Self { work: Some(Box::pin(work)), runtime, background, abandoned: None, counts: true }
+    }
+
+    /// For work that waits until nothing else is under way: should the caller leave, the rest is not
+    /// counted, or it would wait for itself.
+    pub(crate) fn uncounted(mut self) -> Self {
+        self.counts = false;
+        self
     }
 
     pub(crate) fn or_if_abandoned(mut self, then: impl FnOnce() + Send + 'static) -> Self {
@@ -60,9 +69,13 @@ impl<T: Send + 'static> Drop for Completing<T> {
         if let Some(abandoned) = self.abandoned.take() {
             abandoned();
         }
-        self.background.spawn(async move {
+        let rest = async move {
             work.await;
-        });
+        };
+        match self.counts {
+            true => self.background.spawn(rest),
+            false => self.background.drive(rest),
+        }
     }
 }
 

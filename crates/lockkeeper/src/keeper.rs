@@ -246,10 +246,11 @@ impl Keeper {
             let idle = engine.background.idle(limit).await;
             idle && (!engine.is_unused() || engine.backend.close().await.is_ok())
         });
-        // Not counted among the work that it waits for: it is polled here.
         match closing {
+            // Not counted among the work that it waits for, also if the caller leaves.
             Ok(closing) => {
-                self.engine.by(Some(until), closing).await.ok().flatten().unwrap_or(false)
+                let closing = self.engine.by(Some(until), closing.uncounted());
+                closing.await.ok().flatten().unwrap_or(false)
             }
             Err(_) => false,
         }

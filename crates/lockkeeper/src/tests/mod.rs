@@ -1,5 +1,6 @@
 //! The engine on a paused clock: hours of holding in milliseconds.
 
+mod closing;
 mod min_hold;
 mod outages;
 mod reentry;

@@ -39,6 +39,7 @@ pub(super) struct Script {
     /// Claims are passed on.
     pub(super) passes_on: AtomicBool,
     pub(super) renewals: AtomicUsize,
+    pub(super) closes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +87,11 @@ impl Backend for Scripted {
             return Err(no_answer());
         }
         self.inner.withdraw(claim).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.script.closes.fetch_add(1, Ordering::SeqCst);
+        self.inner.close().await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {
