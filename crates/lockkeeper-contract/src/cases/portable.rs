@@ -5,7 +5,7 @@ use super::{Chosen, cases};
 use crate::case::Case;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, free, taken};
 use crate::verdict::{Failure, Outcome, ensure};
-use lockkeeper::backend::{Lease, Release, Standing, Ticket};
+use lockkeeper::backend::{Backend, Lease, Release, Standing, Ticket};
 use lockkeeper::{ErrorKind, Guard, Keeper};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,12 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
         cases.extend(cases!("portable":
             a_claim_is_kept_and_given_back_by_another_keeper,
             a_stale_ticket_leaves_the_next_holder_alone,
+            a_ticket_is_kept_for_its_own_ttl,
+            a_ticket_with_a_shorter_ttl_ends_with_that,
         ));
+    }
+    if chosen.capability.portable && chosen.capability.inspects {
+        cases.extend(cases!("portable": a_ticket_that_is_dropped_leaves_the_holder_its_alarm));
     }
     if chosen.capability.portable && chosen.capability.min_hold {
         cases.extend(cases!("portable": what_only_stays_is_not_kept));
@@ -80,6 +85,56 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
     );
     ensure!(next.is_held(), "the next holder lost it");
     taken(&keeper, &name).await
+}
+
+/// Whoever has the ticket decides for how long a renewal is good. Those that wait look at the claim
+/// again and again, which must not shorten it to the ttl that it was made with.
+async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
+    let (keeper, guard, mut ticket) = claimed(&stage, SHORT).await?;
+    let name = guard.name().to_string();
+    ticket.ttl = LONG;
+    let mut lease = lease_elsewhere(&stage, &ticket).await?;
+    guard.detach();
+    let standing = lease.renew().await?;
+    ensure!(!matches!(standing, Standing::Lost(_)), "it was {standing:?}");
+    let second = keeper.lock(&name).ttl(LONG).acquire_within(SHORT * 6).await;
+    ensure!(second.is_err(), "two hold it: the ticket's renewal was good for {LONG:?}");
+    lease.release(&Release::now()).await?;
+    free(&keeper, &name).await
+}
+
+/// Those that wait count on the end that they saw, which is now much later than the real one.
+async fn a_ticket_with_a_shorter_ttl_ends_with_that(stage: Arc<Stage>) -> Outcome {
+    let (keeper, guard, mut ticket) = claimed(&stage, LONG).await?;
+    let name = guard.name().to_string();
+    ticket.ttl = SHORT;
+    let mut lease = lease_elsewhere(&stage, &ticket).await?;
+    guard.detach();
+    let lock = keeper.lock(&name).ttl(LONG);
+    let waiting = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
+    tokio::time::sleep(SHORT / 2).await;
+    lease.renew().await?;
+    let next = waiting.await?;
+    ensure!(next.is_ok(), "it is not free after the ttl of its last renewal: {next:?}");
+    Ok(())
+}
+
+/// A keeper that holds a claim may be handed the claim's own ticket, as a server is that is asked to
+/// renew by anyone who has it.
+async fn a_ticket_that_is_dropped_leaves_the_holder_its_alarm(stage: Arc<Stage>) -> Outcome {
+    let (keeper, way) = stage.faulty().await?;
+    let name = stage.name("alarmed");
+    // Its first renewal is too late to reveal the break.
+    let guard = keeper.lock(&name).ttl(LONG).acquire().await?;
+    let Some(token) = guard.token() else { return Err(Failure::broken("no token")) };
+    let ticket = way.ticket().ok_or_else(|| Failure::broken("a guard, and no grant"))?;
+    let mut lease = way.lease_of(&ticket).ok_or_else(|| Failure::broken("no lease"))?;
+    lease.renew().await?;
+    drop(lease);
+    stage.keeper().await?.break_hold(&name, token, "it hung").await?;
+    let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
+    ensure!(signalled.is_ok(), "the holder was not told");
+    Ok(())
 }
 
 /// A released claim that stays for its `min_hold` has no holder, and its ticket cannot renew it.

@@ -21,6 +21,7 @@ cases!(
     the_settings_of_a_client_are_enough,
     a_broken_connection_puts_every_hold_in_jeopardy_for_a_moment,
     an_adopted_claim_is_not_removed_by_the_keeper_that_made_it,
+    a_ticket_that_is_dropped_leaves_the_claim_to_its_holder,
     tokens_are_microseconds_of_the_servers_clock,
 );
 
@@ -223,6 +224,29 @@ async fn an_adopted_claim_is_not_removed_by_the_keeper_that_made_it(lab: &Lab) -
         }
         waiting.await??.release().await?;
     }
+    Ok(())
+}
+
+/// A keeper that holds a claim may be handed the claim's own ticket, and is done with that before the
+/// claim is over. Those that wait ask it again and again whether it still has the claim.
+async fn a_ticket_that_is_dropped_leaves_the_claim_to_its_holder(lab: &Lab) -> Result<()> {
+    let server = lab.redis().start()?;
+    let ttl = Duration::from_secs(2);
+    let inner = lockkeeper::open(&server.url()).await?;
+    let noting = Arc::new(Noting { inner, ticket: Mutex::default() });
+    let maker = Keeper::new(noting.clone())?;
+    let guard = maker.lock("twice").ttl(ttl).acquire().await?;
+    let ticket = noting.ticket.lock().expect("no panic").take().context("a ticket")?;
+    let mut lease = noting.inner.lease_of(&ticket).context("a lease")?;
+    ensure!(lease.renew().await? == Standing::Held, "not kept at once");
+    drop(lease);
+    // Past the time for which a claim is left alone whose lease was dropped.
+    tokio::time::sleep(ttl * 2).await;
+    let waiter = keeper(&server).await?;
+    let second = waiter.lock("twice").ttl(LONG).acquire_within(Duration::from_secs(15)).await;
+    ensure!(second.is_err(), "the keeper took it from its own holder");
+    ensure!(guard.is_held(), "it was lost: {:?}", guard.lost_reason());
+    guard.release().await?;
     Ok(())
 }
 

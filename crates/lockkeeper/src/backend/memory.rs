@@ -177,7 +177,11 @@ impl Lease for MemoryLease {
         let mut table = lock(&self.table);
         Ok(match table.held(&self.ticket) {
             Some(held) if now < held.expires && !held.stays => {
-                held.expires = now + self.ticket.ttl;
+                let before = std::mem::replace(&mut held.expires, now + self.ticket.ttl);
+                // By a ticket with a shorter ttl.
+                if held.expires < before {
+                    self.sooner.notify_waiters();
+                }
                 Standing::Held
             }
             _ => Standing::Lost(LossReason::Gone),

@@ -165,14 +165,33 @@ pub struct Ticket {
     pub mode: Mode,
     /// The claim's own id.
     pub id: ClaimId,
-    /// By how much a renewal extends the claim.
+    /// By how much a renewal extends the claim. Whoever keeps a claim together with others takes the
+    /// same as they do: the last renewal counts, also where it is the shorter one.
     pub ttl: Duration,
 }
 
 impl Ticket {
+    /// That of a claim of which these are known, for instance because another process sent them.
+    ///
+    /// ```
+    /// use lockkeeper::Mode;
+    /// use lockkeeper::backend::{Name, Ticket};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> lockkeeper::Result<()> {
+    /// let id = "00112233445566778899aabbccddeeff".parse()?;
+    /// let ttl = Duration::from_secs(30);
+    /// let ticket = Ticket::new(Name::new("orders/42")?, Mode::Exclusive, id, ttl);
+    /// assert_eq!(ticket.id, id);
+    /// # Ok(()) }
+    /// ```
+    pub fn new(name: Name, mode: Mode, id: ClaimId, ttl: Duration) -> Self {
+        Self { name, mode, id, ttl }
+    }
+
     /// That of a claim.
     pub fn of(claim: &Claim) -> Self {
-        Self { name: claim.name.clone(), mode: claim.mode, id: claim.id, ttl: claim.ttl }
+        Self::new(claim.name.clone(), claim.mode, claim.id, claim.ttl)
     }
 }
 

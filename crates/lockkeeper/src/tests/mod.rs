@@ -5,6 +5,7 @@ mod min_hold;
 mod outages;
 mod reentry;
 mod scripted;
+mod tickets;
 
 use crate::backend::Moment;
 use crate::event::EventKind;

@@ -78,6 +78,9 @@ pub(super) struct SqliteLease {
     /// The number of its row; looked up by the id where it is not known.
     row: Option<i64>,
     ttl: Duration,
+    /// Whether the client has an alarm from this lease. The alarms are kept by claim, and there may be
+    /// two leases of one: a lease takes away no alarm but its own.
+    watches: bool,
 }
 
 impl SqliteLease {
@@ -97,6 +100,7 @@ impl SqliteLease {
             id: granted.id.into(),
             row: Some(granted.ticket),
             ttl: claim.ttl,
+            watches: false,
         };
         Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl }
     }
@@ -111,6 +115,7 @@ impl SqliteLease {
             id: ticket.id.to_string().into(),
             row: None,
             ttl: ticket.ttl,
+            watches: false,
         }
     }
 
@@ -122,6 +127,14 @@ impl SqliteLease {
         }
         let client = self.context.client().await?;
         Ok(self.client.insert(client).clone())
+    }
+
+    /// Takes the alarm of this lease away, if there is one.
+    fn unwatch(&mut self) {
+        if let Some(client) = self.client.as_ref().filter(|_| self.watches) {
+            client.waiters.unwatch(&self.id);
+            self.watches = false;
+        }
     }
 }
 
@@ -142,7 +155,7 @@ impl Lease for SqliteLease {
         let stay = how.stay();
         let (name, id, row) = (self.name.clone(), self.id.clone(), self.row);
         let client = self.client().await?;
-        client.waiters.unwatch(&self.id);
+        self.unwatch();
         match client.call(move |tx| tx.release(name.as_str(), row, &id, stay)).await? {
             None => Ok(()),
             Some(lost) => Err(lost.to_error()),
@@ -154,6 +167,7 @@ impl Lease for SqliteLease {
     fn watch(&mut self, alarm: Alarm) {
         if let Some(client) = &self.client {
             client.watch(&self.id, alarm);
+            self.watches = true;
         }
     }
 }
@@ -162,8 +176,6 @@ impl Drop for SqliteLease {
     fn drop(&mut self) {
         // A detached claim has nobody left to alarm. The row stays, for the ticket's new owner or
         // until it expires; `Drop` does no I/O.
-        if let Some(client) = &self.client {
-            client.waiters.unwatch(&self.id);
-        }
+        self.unwatch();
     }
 }

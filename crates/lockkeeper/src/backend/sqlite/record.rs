@@ -132,7 +132,8 @@ pub(super) fn token_of(number: i64) -> Result<FencingToken> {
 /// A span in whole milliseconds, rounded up: a claim must not end earlier in the file than its
 /// holder counts on.
 pub(super) fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(i64::MAX / 4)
+    const LONGEST: i64 = i64::MAX / 4;
+    i64::try_from(span.as_micros().div_ceil(1000)).map_or(LONGEST, |millis| millis.min(LONGEST))
 }
 
 /// Milliseconds back to a span; nothing when negative, as for a time that has just passed.

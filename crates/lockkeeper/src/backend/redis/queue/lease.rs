@@ -58,6 +58,9 @@ pub(super) struct QueueLease {
     given_back: bool,
     /// Made by another keeper: it becomes this one's with its first renewal.
     adopts: bool,
+    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
+    /// one: a lease takes away no alarm but its own.
+    watches: bool,
 }
 
 /// The claim that has the name after this one, and the step that Redis is told of until it answers.
@@ -90,6 +93,7 @@ impl QueueLease {
             next: Vec::new(),
             given_back: false,
             adopts: false,
+            watches: false,
         }
     }
 
@@ -109,9 +113,8 @@ impl QueueLease {
     fn hands_over(&mut self) -> bool {
         // A claim that was found lost is not watched any more; a keeper that is not subscribed may
         // not know.
-        let is_ours = self.shared.waiters.alarms.unwatch(&self.entry.id)
-            && self.shared.subscriber.is_subscribed()
-            && self.validity.is_fresh();
+        let is_ours =
+            self.unwatch() && self.shared.subscriber.is_subscribed() && self.validity.is_fresh();
         if is_ours && self.request.alone {
             let fits = |next: &Request| next.alone && self.validity.is_enough_for(at_first(next));
             self.successor = self.chain.as_ref().and_then(|chain| {
@@ -129,6 +132,11 @@ impl QueueLease {
             });
         }
         self.successor.is_some()
+    }
+
+    /// Takes the alarm of this lease away; whether there was one that had not rung.
+    fn unwatch(&mut self) -> bool {
+        std::mem::take(&mut self.watches) && self.shared.waiters.alarms.unwatch(&self.entry.id)
     }
 
     /// The claims that Redis may have on record in place of this one.
@@ -168,7 +176,7 @@ impl Lease for QueueLease {
         let standing = self.ask_to_keep().await?;
         match standing {
             Standing::Lost(_) => {
-                self.shared.waiters.alarms.unwatch(&self.entry.id);
+                self.unwatch();
             }
             _ => {
                 self.adopts = false;
@@ -188,7 +196,7 @@ impl Lease for QueueLease {
         if !again && how.stay().is_zero() && self.hands_over() {
             how.over();
         }
-        self.shared.waiters.alarms.unwatch(&self.entry.id);
+        self.unwatch();
         if let (Some(chain), Some(successor)) = (&self.chain, &mut self.successor) {
             return self.shared.tell(&self.entry.keys, chain, successor, self.validity).await;
         }
@@ -204,6 +212,7 @@ impl Lease for QueueLease {
     fn watch(&mut self, alarm: Alarm) {
         let (alarms, id) = (&self.shared.waiters.alarms, &self.entry.id);
         alarms.watch(id, alarm);
+        self.watches = true;
         // A loss that was found out before there was an alarm for it.
         if let Some(reason) = self.chain.as_ref().and_then(|chain| chain.loss_of(id)) {
             alarms.ring(id, reason);
@@ -214,7 +223,7 @@ impl Lease for QueueLease {
 impl Drop for QueueLease {
     fn drop(&mut self) {
         // A detached claim has no holder to alarm.
-        self.shared.waiters.alarms.unwatch(&self.entry.id);
+        self.unwatch();
         if let Some(owned) = self.entry.owned.as_ref().filter(|_| !self.given_back) {
             owned.detach(self.request.ttl);
         }

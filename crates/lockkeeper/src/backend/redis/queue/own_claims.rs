@@ -15,14 +15,17 @@
 
 use crate::backend::Moment;
 use crate::backend::support::sync::lock;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The claims of one keeper, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct OwnClaims {
-    ids: Mutex<HashSet<String>>,
+    /// How often each is entered: a claim that was granted here may be entered again by its ticket, and
+    /// is this keeper's until both have left.
+    ids: Mutex<HashMap<String, usize>>,
     /// Detached claims, which stay in Redis although no task has them: until when.
     detached: Mutex<HashMap<String, Moment>>,
 }
@@ -30,7 +33,7 @@ pub(super) struct OwnClaims {
 impl OwnClaims {
     /// Enters a claim before it is asked for, so that whatever the store has of it is known here.
     pub(super) fn enter(self: &Arc<Self>, id: &str) -> Arc<Owned> {
-        lock(&self.ids).insert(id.to_owned());
+        *lock(&self.ids).entry(id.to_owned()).or_default() += 1;
         Arc::new(Owned { claims: self.clone(), id: id.to_owned() })
     }
 
@@ -39,7 +42,7 @@ impl OwnClaims {
     pub(super) fn strays<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
         let (owned, detached, now) = (lock(&self.ids), lock(&self.detached), Moment::now());
         let stays = |id: &str| detached.get(id).is_some_and(|until| *until > now);
-        ids.filter(|id| !owned.contains(*id) && !stays(id)).map(str::to_owned).collect()
+        ids.filter(|id| !owned.contains_key(*id) && !stays(id)).map(str::to_owned).collect()
     }
 
     /// Whether this keeper has the claim, or had and detached it.
@@ -69,7 +72,14 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        lock(&self.claims.ids).remove(&self.id);
+        if let Entry::Occupied(mut times) =
+            lock(&self.claims.ids).entry(std::mem::take(&mut self.id))
+        {
+            *times.get_mut() -= 1;
+            if *times.get() == 0 {
+                times.remove();
+            }
+        }
     }
 }
 
@@ -93,5 +103,16 @@ mod tests {
         assert!(claims.has("2"), "it is to stay");
         claims.enter("4").detach(Duration::ZERO);
         assert!(!claims.has("4"), "it has stayed for long enough");
+    }
+
+    /// A keeper that holds a claim may be handed the claim's own ticket.
+    #[test]
+    fn a_claim_that_was_entered_twice_is_here_until_both_have_left() {
+        let claims = Arc::new(OwnClaims::default());
+        let (granted, by_ticket) = (claims.enter("1"), claims.enter("1"));
+        drop(by_ticket);
+        assert!(claims.has("1"), "its holder still has it");
+        drop(granted);
+        assert!(!claims.has("1"));
     }
 }

@@ -1,16 +1,21 @@
 -- Gives a claim its whole ttl again, if it is still held.
 --
 -- ARGV: id, ttl; and where another keeper made the claim, the keeper that has it from now on: messages
---       about the claim go to that one, which answers for it when others ask whether it is there
+--       about the claim go to that one, which answers for it when others ask whether it is there. The
+--       ttl on record is then raised to this one: no claim is believed to have more than that left
 -- Returns 1 if the claim is held; else { broken, reason } or { gone }
 --
 -- Without lib.lua: a renewal is the most frequent request, and touches no other claim. 77 is M, 88 is
 -- X, 89 is Y.
 local value = redis.call('GET', KEYS[1])
 local letter = value and string.byte(value)
+-- A record of this keeper, from the part before the keeper's line to the ttl.
+local function adopted(head, mode, ttl)
+  return head .. ARGV[3] .. mode .. (tonumber(ttl) < tonumber(ARGV[2]) and ARGV[2] or ttl)
+end
 if (letter == 88 or letter == 89) and string.sub(value, 2, #ARGV[1] + 2) == ARGV[1] .. '\n' then
   if ARGV[3] then
-    value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)%x+', '%1' .. ARGV[3], 1)
+    value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)%x+(\n%w+\n)(%d+)', adopted, 1)
     redis.call('SET', KEYS[1], value, 'PX', ARGV[2])
   else
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -24,7 +29,9 @@ if letter == 77 then
     local clock = redis.call('TIME')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local to = string.find(held, '\n', 1, true)
-    if ARGV[3] then held = string.gsub(held, '^(%d+\n%x+\n%d+\n%d+\n)%x+', '%1' .. ARGV[3], 1) end
+    if ARGV[3] then
+      held = string.gsub(held, '^(%d+\n%x+\n%d+\n%d+\n)%x+(\n%w+\n)(%d+)', adopted, 1)
+    end
     if tonumber(string.sub(held, 1, to - 1)) > now then
       local ttl = tonumber(ARGV[2])
       -- The expiries first: at maxmemory Redis lets a script go on once it has written.

@@ -15,6 +15,18 @@ pub(super) struct ReentrantLease {
     pub(super) keys: Keys,
     pub(super) id: String,
     pub(super) ttl: Duration,
+    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
+    /// one: a lease takes away no alarm but its own.
+    pub(super) watches: bool,
+}
+
+impl ReentrantLease {
+    /// Takes the alarm of this lease away, if there is one.
+    fn unwatch(&mut self) {
+        if std::mem::take(&mut self.watches) {
+            self.shared.alarms.unwatch(&self.id);
+        }
+    }
 }
 
 #[async_trait]
@@ -27,18 +39,19 @@ impl Lease for ReentrantLease {
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
-        self.shared.alarms.unwatch(&self.id);
+        self.unwatch();
         self.shared.requests.release(&self.keys, &self.id, how.stay(), false).await
     }
 
     fn watch(&mut self, alarm: Alarm) {
         self.shared.alarms.watch(&self.id, alarm);
+        self.watches = true;
     }
 }
 
 impl Drop for ReentrantLease {
     fn drop(&mut self) {
         // A detached claim has no holder to alarm.
-        self.shared.alarms.unwatch(&self.id);
+        self.unwatch();
     }
 }

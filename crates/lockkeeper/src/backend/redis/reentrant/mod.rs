@@ -119,6 +119,7 @@ impl Reentrant {
                     keys: keys.clone(),
                     id: claim.id.to_string(),
                     ttl: claim.ttl,
+                    watches: false,
                 };
                 let token = FencingToken::new(token);
                 let valid_for = claim.ttl;
@@ -229,7 +230,7 @@ impl Backend for Reentrant {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let keys = self.shared.layout.keys(&ticket.name).ok()?;
         let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);
-        Some(Box::new(ReentrantLease { shared, keys, id, ttl }))
+        Some(Box::new(ReentrantLease { shared, keys, id, ttl, watches: false }))
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {

@@ -75,7 +75,7 @@ impl SetNxPx {
     /// The grant of a claim whose key was set by a request sent at `sent`.
     fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
         let (shared, id) = (self.shared.clone(), claim.id.to_string());
-        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl };
+        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl, watches: false };
         Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }
     }
 }
@@ -125,7 +125,8 @@ impl Backend for SetNxPx {
 
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let (shared, key) = (self.shared.clone(), self.shared.keys.of(&ticket.name));
-        Some(Box::new(SetNxPxLease { shared, key, id: ticket.id.to_string(), ttl: ticket.ttl }))
+        let (id, ttl) = (ticket.id.to_string(), ticket.ttl);
+        Some(Box::new(SetNxPxLease { shared, key, id, ttl, watches: false }))
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {
@@ -150,6 +151,18 @@ struct SetNxPxLease {
     key: String,
     id: String,
     ttl: Duration,
+    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
+    /// one: a lease takes away no alarm but its own.
+    watches: bool,
+}
+
+impl SetNxPxLease {
+    /// Takes the alarm of this lease away, if there is one.
+    fn unwatch(&mut self) {
+        if std::mem::take(&mut self.watches) {
+            self.shared.alarms.unwatch(&self.id);
+        }
+    }
 }
 
 #[async_trait]
@@ -162,7 +175,7 @@ impl Lease for SetNxPxLease {
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
-        self.shared.alarms.unwatch(&self.id);
+        self.unwatch();
         match self.shared.release(&self.key, &self.id, how.stay()).await? {
             true => Ok(()),
             false => Err(LossReason::Gone.to_error()),
@@ -171,13 +184,14 @@ impl Lease for SetNxPxLease {
 
     fn watch(&mut self, alarm: Alarm) {
         self.shared.alarms.watch(&self.id, alarm);
+        self.watches = true;
     }
 }
 
 impl Drop for SetNxPxLease {
     fn drop(&mut self) {
         // A detached claim has no holder to alarm.
-        self.shared.alarms.unwatch(&self.id);
+        self.unwatch();
     }
 }
 

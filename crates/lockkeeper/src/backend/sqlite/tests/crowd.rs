@@ -376,6 +376,24 @@ async fn a_ticket_is_good_in_another_process() {
     drop(next);
 }
 
+/// A ticket comes from elsewhere, and says what it likes: no ttl makes the arithmetic panic.
+#[tokio::test]
+async fn no_ttl_of_a_ticket_is_too_long() {
+    let place = Place::new();
+    let process = place.process();
+    for ttl in [Duration::MAX, Duration::from_millis(u64::MAX / 2)] {
+        let claim = place.claim();
+        let grant = process.acquire(&claim, &Patience::none()).await.unwrap().expect("it is free");
+        let ticket = Ticket::new(claim.name.clone(), claim.mode, claim.id, ttl);
+        let mut lease = process.lease_of(&ticket).expect("it can be kept by its id");
+        assert_eq!(lease.renew().await.unwrap(), Standing::Held);
+        assert!(process.acquire(&place.claim(), &Patience::none()).await.unwrap().is_none());
+        lease.release(&Release::after(ttl)).await.unwrap();
+        process.withdraw(&claim).await.unwrap();
+        drop(grant);
+    }
+}
+
 /// A file that is out of reach, and not known to be gone, puts holders in jeopardy: told once per
 /// outage, with errors that are retried, and still held if the file comes back in time. The second
 /// round fails if the signal is not armed again by a success.
