@@ -39,11 +39,12 @@ impl Case {
     }
 
     /// Runs the case on its own thread and runtime, and looks for leftovers.
-    fn judge(&self, subject: &Subject) -> Result<(), String> {
+    fn judge(&self, subject: &Subject, capability: &Capability) -> Result<(), String> {
         let (case, subject) = (self.clone(), subject.clone());
+        let shortest_ttl = capability.shortest_ttl;
         let judged = std::thread::spawn(move || {
             let runtime = runtime();
-            let stage = Arc::new(Stage::new(subject));
+            let stage = Arc::new(Stage::new(subject, shortest_ttl));
             let outcome = runtime.block_on(async {
                 let limited = tokio::time::timeout(STUCK, (case.run)(stage.clone())).await;
                 limited.unwrap_or_else(|_| Err(Failure::broken("stuck: it went on and on")))
@@ -95,7 +96,7 @@ pub fn suite(subject: &Subject) -> Vec<Trial> {
     let trials = cases::all(&capability, inspects, crossing).into_iter().map(|case| {
         let subject = subject.clone();
         let name = format!("{label}::{}::{}", case.group, case.promise);
-        Trial::test(name, move || case.judge(&subject).map_err(Failed::from))
+        Trial::test(name, move || case.judge(&subject, &capability).map_err(Failed::from))
     });
     trials.collect()
 }
@@ -115,9 +116,13 @@ pub fn suite_of_flawed(subject: &Subject, broken: &[(&'static str, &'static str)
         let name = format!("{label}::{promise}");
         let known = left.extract_if(.., |(known, _)| *known == promise).next();
         trials.push(match known {
-            None => Trial::test(name, move || case.judge(&subject).map_err(Failed::from)),
-            Some((_, says)) => Trial::test(name, move || must_say(case.judge(&subject), says))
-                .with_kind("known to be broken"),
+            None => {
+                Trial::test(name, move || case.judge(&subject, &capability).map_err(Failed::from))
+            }
+            Some((_, says)) => {
+                Trial::test(name, move || must_say(case.judge(&subject, &capability), says))
+                    .with_kind("known to be broken")
+            }
         });
     }
     trials.extend(left.into_iter().map(|(name, _)| {
@@ -160,7 +165,7 @@ pub fn verdicts(subject: &Subject, groups: &[&str]) -> Vec<Verdict> {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let name = format!("{}::{}", case.group, case.promise);
-                    let verdict = Verdict { name, outcome: case.judge(subject) };
+                    let verdict = Verdict { name, outcome: case.judge(subject, &capability) };
                     verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
                 }
             });

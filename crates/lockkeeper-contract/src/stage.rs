@@ -25,7 +25,7 @@ pub(crate) fn most_of_long(capability: &Capability) -> Duration {
     if capability.session { ms(200) } else { PATIENT }
 }
 
-/// A ttl short enough to wait out.
+/// A ttl short enough to wait out; see [`Stage::ttl`].
 pub(crate) const SHORT: Duration = Duration::from_millis(500);
 
 pub(crate) const fn ms(milliseconds: u64) -> Duration {
@@ -34,6 +34,7 @@ pub(crate) const fn ms(milliseconds: u64) -> Duration {
 
 pub(crate) struct Stage {
     subject: Subject,
+    shortest_ttl: Duration,
     prefix: String,
     props: Mutex<Props>,
 }
@@ -47,9 +48,25 @@ struct Props {
 }
 
 impl Stage {
-    pub(crate) fn new(subject: Subject) -> Self {
+    pub(crate) fn new(subject: Subject, shortest_ttl: Duration) -> Self {
         let prefix = subject.prefix();
-        Self { subject, prefix, props: Mutex::default() }
+        Self { subject, shortest_ttl, prefix, props: Mutex::default() }
+    }
+
+    /// A short ttl, as long as the store's clock needs it to be.
+    pub(crate) fn ttl(&self, wanted: Duration) -> Duration {
+        wanted.max(self.shortest_ttl)
+    }
+
+    /// As [`ttl`](Self::ttl), for an order to a process.
+    #[cfg(unix)]
+    pub(crate) fn ttl_ms(&self, wanted: u64) -> u128 {
+        self.ttl(ms(wanted)).as_millis()
+    }
+
+    /// How often something is done that waits for an expiry: fewer times where that takes long.
+    pub(crate) fn rounds(&self, usual: usize) -> usize {
+        if self.shortest_ttl > SHORT { usual.min(2) } else { usual }
     }
 
     pub(crate) fn prefix(&self) -> &str {

@@ -18,6 +18,8 @@ pub struct Store {
     pub runs: &'static [Run],
     /// Runs under faults that only this store, or only a group of several members, can have.
     pub own_runs: &'static [OwnRun],
+    /// What the key, or the node, of the lock `job` is called.
+    pub key: &'static str,
     /// The session timeout in a run, for stores that bind claims to sessions: the claims of a
     /// killed client must end before the run does.
     pub session: Option<&'static str>,
@@ -63,6 +65,11 @@ pub struct OwnRun {
 /// Faults injected into every store, two kinds at a time, and for how many seconds.
 pub const FAULTS: &[(&str, u32)] =
     &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,reset", 9)];
+
+/// Of memcached: a server that is killed forgets every lock, so what can be asked of a run with it is
+/// in a test of its own. Longer, since its shortest ttl is.
+const MEMCACHED_FAULTS: &[(&str, u32)] =
+    &[("kill,pause", 14), ("partition,lost-reply", 14), ("server-pause,late", 20)];
 
 const fn variant(label: &'static str, tail: &'static str) -> Variant {
     Variant { label, tail }
@@ -116,6 +123,7 @@ pub static STORES: &[Store] = &[
             own("queue", "3", "stale-sentinel", 12),
             own("queue", "6", "server-pause", 10),
         ],
+        key: "lockkeeper:{job}",
         session: None,
         speaks_resp: true,
         interop: true,
@@ -138,7 +146,21 @@ pub static STORES: &[Store] = &[
             own("fair", "1", "runtime-end", 6),
             own("fair", "3", "disk-hang,server-pause", 12),
         ],
+        key: "/lockkeeper/job",
         session: Some("2s"),
+        speaks_resp: false,
+        interop: true,
+    },
+    Store {
+        kind: Kind::Memcached,
+        contract: &[variant("memcached-add", ""), variant("memcached-bare", "?prefix=")],
+        runs: &[
+            Run { recipe: "", work: "lock", faults: MEMCACHED_FAULTS },
+            Run { recipe: "", work: "cancel", faults: &[("kill,reset", 12)] },
+        ],
+        own_runs: &[own("", "1", "runtime-end", 6)],
+        key: "lockkeeper:job",
+        session: None,
         speaks_resp: false,
         interop: true,
     },
@@ -147,6 +169,7 @@ pub static STORES: &[Store] = &[
         contract: &[variant("etcd", "?session=4s")],
         runs: &[whole(""), part("", "rw", 0)],
         own_runs: &[own("", "1", "runtime-end", 6), own("", "3", "disk-hang,server-pause", 12)],
+        key: "lockkeeper/job",
         session: Some("2s"),
         speaks_resp: false,
         interop: true,

@@ -3,8 +3,9 @@
 pub mod encrypted;
 
 use crate::server::{Kind, Lab, cannot_hang, missing};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
+use lockkeeper::event::{EventKind, Events};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +78,23 @@ pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Waits until the keeper has said of so many claims that they wait: not every store can show those.
+///
+/// # Errors
+/// When it does not say so within half a minute.
+pub async fn queued(events: &mut Events, claims: usize) -> Result<()> {
+    let mut waiting = 0;
+    let all = async {
+        while waiting < claims {
+            let event = events.next().await.context("the keeper is gone")?;
+            waiting += usize::from(matches!(event.kind, EventKind::Queued { .. }));
+        }
+        Ok(())
+    };
+    let limited = tokio::time::timeout(Duration::from_secs(30), all).await;
+    limited.with_context(|| format!("in vain: {claims} claims wait"))?
 }
 
 /// As [`eventually`], without a runtime.

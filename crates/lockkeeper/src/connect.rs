@@ -21,6 +21,7 @@ use std::time::Duration;
 /// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
 /// | `redis+cluster://h1,h2,h3` | a Redis cluster |
 /// | `etcd://h1,h2,h3/prefix` | etcd: see [`etcd`](crate::backend::etcd) |
+/// | `memcached://h1,h2` | memcached: see [`memcached`](crate::backend::memcached) |
 /// | `zookeeper://h1,h2,h3/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
 ///
 /// Options stand behind a `?`, with `&` between them; each store's page lists its own, and one
@@ -131,7 +132,13 @@ async fn open_in(address: Address, background: &Background) -> Result<Arc<dyn Ba
 }
 
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "redis", feature = "sqlite", feature = "zookeeper")),
+    not(any(
+        feature = "etcd",
+        feature = "memcached",
+        feature = "redis",
+        feature = "sqlite",
+        feature = "zookeeper"
+    )),
     allow(unused_variables, reason = "memory has nothing to do in the background")
 )]
 async fn open_address(address: Address, background: &Background) -> Result<Arc<dyn Backend>> {
@@ -150,6 +157,11 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
         #[cfg(feature = "etcd")]
         "etcd" => {
             Box::new(crate::backend::etcd::EtcdOptions::read(&address)?).open(background).await
+        }
+        #[cfg(feature = "memcached")]
+        "memcached" => {
+            let options = crate::backend::memcached::MemcachedOptions::read(&address)?;
+            Box::new(options).open(background).await
         }
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {

@@ -4,6 +4,7 @@
 //! out. Each block is one store: its rows, then its capabilities.
 
 use crate::backend::{Capability, Reach};
+use std::time::Duration;
 
 /// One way of making a lock that a URL can name.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +60,15 @@ static RECIPES: &[Recipe] = &[
         capability: ETCD,
         feature: Some("etcd"),
         compiled: cfg!(feature = "etcd"),
+    },
+    Recipe {
+        scheme: "memcached",
+        name: "add",
+        example: "memcached://127.0.0.1",
+        about: "best effort: what memcached evicts or forgets, another gets; the token still fences. Shared with programs that add the bare key",
+        capability: MEMCACHED_ADD,
+        feature: Some("memcached"),
+        compiled: cfg!(feature = "memcached"),
     },
     Recipe {
         scheme: "redis",
@@ -174,6 +184,18 @@ pub(crate) const ETCD: Capability = Capability {
     atomic_multi: true,
     portable: false,
     ..MEMORY
+};
+
+/// What `memcached://` promises. One key per lock has no room for a queue, and its clock counts whole
+/// seconds.
+pub(crate) const MEMCACHED_ADD: Capability = Capability {
+    fencing: true,
+    min_hold: true,
+    inspects: true,
+    sequences: true,
+    portable: true,
+    shortest_ttl: Duration::from_secs(2),
+    ..Capability::least(Reach::Network)
 };
 
 /// What `redis://` promises with its default recipe.

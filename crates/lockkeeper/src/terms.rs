@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
-const SHORTEST_TTL: Duration = Duration::from_millis(20);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_BOUND: Duration = Duration::from_secs(366 * 24 * 3600);
 pub(crate) const LONGEST_NOTE: usize = 1000;
@@ -58,11 +57,14 @@ impl Terms {
 
     fn check(&self, engine: &Engine, mode: Mode) -> Result<()> {
         let config = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if !(SHORTEST_TTL..=LONGEST_TTL).contains(&self.ttl) {
+        let capability = engine.backend.capability();
+        let shortest = capability.shortest_ttl;
+        if !(shortest..=LONGEST_TTL).contains(&self.ttl) {
             return config(format!(
-                "a ttl is between {SHORTEST_TTL:?} and 24 hours, not {:?}: a claim is renewed \
-                 for as long as its holder lives, so the ttl need not cover the work",
-                self.ttl
+                "a ttl on {} is between {shortest:?} and 24 hours, not {:?}: its clock tells no \
+                 shorter ones apart, and a claim is renewed for as long as its holder lives, so \
+                 that the ttl need not cover the work",
+                engine.backend, self.ttl
             ));
         }
         for (what, bound) in
@@ -83,7 +85,6 @@ impl Terms {
         if mode == (Mode::Permit { of: 0 }) {
             return config("a semaphore needs at least one permit".into());
         }
-        let capability = engine.backend.capability();
         if !capability.has(mode) {
             let what = if mode == Mode::Shared { "shared mode" } else { "permits" };
             return Err(unsupported(engine, what, |capability| capability.has(mode)));

@@ -1,5 +1,7 @@
 //! The command line on stores with a server, which is killed under it.
 
+mod memcached;
+
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
@@ -52,6 +54,7 @@ fn main() -> Result<()> {
         Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
         None => trial,
     });
+    trials.extend(memcached::trials(&lab));
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(lab);
     conclusion.exit();
@@ -164,12 +167,8 @@ fn keys_shown(server: &Server) -> Result<()> {
     let output = lockkeeper(server, &["show", "job", "--keys"]).output()?;
     ensure!(output.status.success(), "{:?} {}", output.status, text(&output));
     let first = text(&output).lines().next().unwrap_or_default().to_owned();
-    let expected = match server.name() {
-        "redis" => "lockkeeper:{job}",
-        "zookeeper" => "/lockkeeper/job",
-        _ => "lockkeeper/job",
-    };
-    ensure!(first.starts_with(expected), "{first:?}");
+    let store = STORES.iter().find(|store| store.kind.word() == server.name()).context("a row")?;
+    ensure!(first.starts_with(store.key), "{first:?}");
     Ok(())
 }
 

@@ -39,11 +39,12 @@ async fn on_a_thread<T: Send + 'static>(
 
 async fn it_needs_no_runtime(stage: Arc<Stage>) -> Outcome {
     let (backend, name) = (stage.backend().await?, stage.name("plain"));
+    let ttl = stage.ttl(ms(1500));
     on_a_thread(move || {
         let keeper = Keeper::new(backend)?;
-        let guard = keeper.lock(&name).ttl(ms(1500)).acquire()?;
+        let guard = keeper.lock(&name).ttl(ttl).acquire()?;
         // The keeper's own thread renews it while this one sleeps.
-        std::thread::sleep(ms(2500));
+        std::thread::sleep(ttl + ms(1000));
         guard.check()?;
         guard.release()?;
         ensure!(keeper.lock(&name).ttl(LONG).try_acquire()?.is_some(), "it was not given back");

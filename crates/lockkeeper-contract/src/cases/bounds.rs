@@ -58,8 +58,10 @@ async fn other_terms_that_make_no_sense_are_refused(stage: Arc<Stage>) -> Outcom
 async fn max_hold_ends_a_hold_that_goes_on(stage: Arc<Stage>) -> Outcome {
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let name = stage.name("too long");
+    let ttl = stage.ttl(ms(1500));
+    let most = ttl + ms(300);
     let before = Moment::now();
-    let guard = one.lock(&name).ttl(ms(1500)).max_hold(ms(1800)).acquire().await?;
+    let guard = one.lock(&name).ttl(ttl).max_hold(most).acquire().await?;
     let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "it was held on and on");
     match guard.lost_reason() {
@@ -67,7 +69,7 @@ async fn max_hold_ends_a_hold_that_goes_on(stage: Arc<Stage>) -> Outcome {
         Some(LossReason::Expired) => unknown_delay()?,
         other => ensure!(false, "lost for another reason: {other:?}"),
     }
-    ensure!(Moment::now().since(before) >= ms(1800), "it ended before max_hold");
+    ensure!(Moment::now().since(before) >= most, "it ended before max_hold");
     ensure!(!guard.is_held(), "held too long, and yet held");
     let next = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(guard.until_others().is_zero(), "another was let in before the time to stop was over");
@@ -110,7 +112,7 @@ async fn linger(stage: &Stage, end: impl AsyncFnOnce(Guard) -> Outcome) -> Outco
     let name = stage.name("lingering");
     let least = ms(700);
     let before = Moment::now();
-    let guard = one.lock(&name).ttl(SHORT).min_hold(least).acquire().await?;
+    let guard = one.lock(&name).ttl(stage.ttl(SHORT)).min_hold(least).acquire().await?;
     end(guard).await?;
     let next = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     let kept = Moment::now().since(before);

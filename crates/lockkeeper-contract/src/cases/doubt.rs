@@ -86,7 +86,7 @@ async fn a_drop_whose_release_failed_is_tried_again(stage: Arc<Stage>) -> Outcom
 async fn a_grant_that_came_too_late_is_given_back(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let name = stage.name("too late");
-    let ttl = ms(1000);
+    let ttl = stage.ttl(ms(1000));
     way.delay_next_answer(ttl + ms(300));
     // The first grant has expired before it arrives; only a second one can be held.
     let guard = keeper.lock(&name).ttl(ttl).acquire().await?;

@@ -64,7 +64,7 @@ async fn an_expiry_is_told(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let mut events = keeper.events();
     way.renewals(Renewals::Hang);
-    let guard = keeper.lock(&stage.name("expired")).ttl(SHORT).acquire().await?;
+    let guard = keeper.lock(&stage.name("expired")).ttl(stage.ttl(SHORT)).acquire().await?;
     for expected in [EventKind::Acquired, EventKind::Lost(LossReason::Expired)] {
         let event = next(&mut events).await?;
         ensure!(event.kind == expected && event.token == guard.token(), "{event:?}");

@@ -58,7 +58,7 @@ async fn dropping_one_in_a_panic_releases(stage: Arc<Stage>) -> Outcome {
 async fn detaching_one_keeps_it_until_its_ttl(stage: Arc<Stage>) -> Outcome {
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let name = stage.name("detached");
-    let guard = one.lock(&name).ttl(SHORT).acquire().await?;
+    let guard = one.lock(&name).ttl(stage.ttl(SHORT)).acquire().await?;
     let valid_until = Moment::now() + guard.remaining();
     guard.detach();
     let tried = two.lock(&name).ttl(LONG).try_acquire().await?;

@@ -28,7 +28,7 @@ async fn it_is_signalled_while_a_renewal_hangs(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let name = stage.name("hanging");
     way.renewals(Renewals::Hang);
-    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    let guard = keeper.lock(&name).ttl(stage.ttl(SHORT)).acquire().await?;
     // Waits for the signal only: asking the guard would make it check its clock.
     let signalled = tokio::time::timeout(PATIENT, guard.lost()).await;
     ensure!(signalled.is_ok(), "no signal while the renewal hangs");
@@ -43,7 +43,7 @@ async fn it_is_signalled_once(stage: Arc<Stage>) -> Outcome {
     let name = stage.name("once");
     let mut events = keeper.events();
     way.renewals(Renewals::Hang);
-    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    let guard = keeper.lock(&name).ttl(stage.ttl(SHORT)).acquire().await?;
     guard.lost().await;
     way.heal();
     for _ in 0..20 {
@@ -71,7 +71,7 @@ async fn it_stops_the_work(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let name = stage.name("at work");
     way.renewals(Renewals::Hang);
-    let guard = keeper.lock(&name).ttl(SHORT).acquire().await?;
+    let guard = keeper.lock(&name).ttl(stage.ttl(SHORT)).acquire().await?;
     let stopped = Arc::new(AtomicBool::new(false));
     let dropped = Stopped(stopped.clone());
     let work = guard.run(async move {
@@ -101,7 +101,7 @@ async fn late(stage: &Stage, renewals: Renewals) -> Outcome {
     let three = stage.keeper().await?;
     let name = stage.name("late");
     way.renewals(renewals);
-    let first = one.lock(&name).ttl(SHORT).acquire().await?;
+    let first = one.lock(&name).ttl(stage.ttl(SHORT)).acquire().await?;
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(!first.is_held(), "granted while another believes it valid");
     ensure!(way.renewals_begun() > 0, "no renewal was under way when it expired");
@@ -145,7 +145,7 @@ async fn a_claim_kept_by_an_unanswered_renewal_is_given_back(stage: Arc<Stage>) 
     let ((one, way), two) = (stage.faulty().await?, stage.keeper().await?);
     let name = stage.name("kept");
     way.renewals(Renewals::AnswerLost);
-    let guard = one.lock(&name).ttl(ms(800)).acquire().await?;
+    let guard = one.lock(&name).ttl(stage.ttl(ms(800))).acquire().await?;
     guard.lost().await;
     let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(!guard.is_held(), "granted while another believes it valid");

@@ -104,7 +104,7 @@ async fn losing_one_is_losing_all(stage: Arc<Stage>) -> Outcome {
     let (keeper, way) = stage.faulty().await?;
     let names = [stage.name("a"), stage.name("b")];
     way.renewals(Renewals::Hang);
-    let guard = keeper.multi(&names).ttl(SHORT).acquire().await?;
+    let guard = keeper.multi(&names).ttl(stage.ttl(SHORT)).acquire().await?;
     let work = guard.run(std::future::pending::<()>());
     let outcome = tokio::time::timeout(PATIENT, work).await;
     let kind = outcome.ok().and_then(Result::err).map(|error| error.kind());
@@ -119,7 +119,7 @@ async fn losing_one_that_was_entered_again_is_losing_all(stage: Arc<Stage>) -> O
     let names = [stage.name("a"), stage.name("b")];
     let me = keeper.owner("me");
     way.renewals(Renewals::Hang);
-    let single = keeper.lock(&names[0]).ttl(SHORT * 2).owner(&me).acquire().await?;
+    let single = keeper.lock(&names[0]).ttl(stage.ttl(SHORT * 2)).owner(&me).acquire().await?;
     let both = keeper.multi(&names).ttl(LONG).owner(&me).acquire().await?;
     single.lost().await;
     ensure!(!both.is_held(), "one is lost, and yet all are held");

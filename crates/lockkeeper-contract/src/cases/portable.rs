@@ -5,7 +5,7 @@ use super::{Chosen, cases};
 use crate::case::Case;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, free, taken};
 use crate::verdict::{Failure, Outcome, ensure};
-use lockkeeper::backend::{Backend, Lease, Release, Standing, Ticket};
+use lockkeeper::backend::{Backend, Capability, Lease, Release, Standing, Ticket};
 use lockkeeper::{ErrorKind, Guard, Keeper};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,9 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_ticket_with_a_shorter_ttl_ends_with_that,
         ));
     }
-    if chosen.capability.portable && chosen.capability.inspects {
+    // Backends that poll find out only by renewing.
+    let Capability { portable, inspects, notified, .. } = chosen.capability;
+    if portable && inspects && notified {
         cases.extend(cases!("portable": a_ticket_that_is_dropped_leaves_the_holder_its_alarm));
     }
     if chosen.capability.portable && chosen.capability.min_hold {
@@ -54,17 +56,18 @@ async fn lease_elsewhere(stage: &Arc<Stage>, ticket: &Ticket) -> Outcome<Box<dyn
 }
 
 async fn a_claim_is_kept_and_given_back_by_another_keeper(stage: Arc<Stage>) -> Outcome {
-    let (keeper, guard, ticket) = claimed(&stage, SHORT).await?;
+    let ttl = stage.ttl(SHORT);
+    let (keeper, guard, ticket) = claimed(&stage, ttl).await?;
     let name = guard.name().to_string();
     let mut lease = lease_elsewhere(&stage, &ticket).await?;
     guard.detach();
     // Longer than the ttl: only renewals by the other lease can have kept it.
-    let until = tokio::time::Instant::now() + SHORT * 3;
+    let until = tokio::time::Instant::now() + ttl * 3;
     while tokio::time::Instant::now() < until {
         let standing = lease.renew().await?;
         ensure!(!matches!(standing, Standing::Lost(_)), "it was {standing:?}");
         taken(&keeper, &name).await?;
-        tokio::time::sleep(SHORT / 6).await;
+        tokio::time::sleep(ttl / 6).await;
     }
     lease.release(&Release::now()).await?;
     free(&keeper, &name).await
@@ -90,14 +93,15 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
 /// Whoever has the ticket decides for how long a renewal is good. Those that wait look at the claim
 /// again and again, which must not shorten it to the ttl that it was made with.
 async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
-    let (keeper, guard, mut ticket) = claimed(&stage, SHORT).await?;
+    let ttl = stage.ttl(SHORT);
+    let (keeper, guard, mut ticket) = claimed(&stage, ttl).await?;
     let name = guard.name().to_string();
     ticket.ttl = LONG;
     let mut lease = lease_elsewhere(&stage, &ticket).await?;
     guard.detach();
     let standing = lease.renew().await?;
     ensure!(!matches!(standing, Standing::Lost(_)), "it was {standing:?}");
-    let second = keeper.lock(&name).ttl(LONG).acquire_within(SHORT * 6).await;
+    let second = keeper.lock(&name).ttl(LONG).acquire_within(ttl * 6).await;
     ensure!(second.is_err(), "two hold it: the ticket's renewal was good for {LONG:?}");
     lease.release(&Release::now()).await?;
     free(&keeper, &name).await
@@ -107,7 +111,7 @@ async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
 async fn a_ticket_with_a_shorter_ttl_ends_with_that(stage: Arc<Stage>) -> Outcome {
     let (keeper, guard, mut ticket) = claimed(&stage, LONG).await?;
     let name = guard.name().to_string();
-    ticket.ttl = SHORT;
+    ticket.ttl = stage.ttl(SHORT);
     let mut lease = lease_elsewhere(&stage, &ticket).await?;
     guard.detach();
     let lock = keeper.lock(&name).ttl(LONG);

@@ -66,7 +66,7 @@ async fn they_grow_over_an_expiry(stage: Arc<Stage>) -> Outcome {
     way.renewals(Renewals::Hang);
     let mut last = None;
     for _ in 0..2 {
-        let first = one.lock(&name).ttl(ms(250)).acquire().await?;
+        let first = one.lock(&name).ttl(stage.ttl(ms(250))).acquire().await?;
         grew(&mut last, &first)?;
         let second = two.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
         grew(&mut last, &second)?;

@@ -33,6 +33,10 @@ const KAZOO: [(&str, &str); 2] = [
     ("requirements.txt", include_str!("../../interop/zookeeper/kazoo/requirements.txt")),
     ("peer.py", include_str!("../../interop/zookeeper/kazoo/peer.py")),
 ];
+const PYMEMCACHE: [(&str, &str); 2] = [
+    ("requirements.txt", include_str!("../../interop/memcached/pymemcache/requirements.txt")),
+    ("peer.py", include_str!("../../interop/memcached/pymemcache/peer.py")),
+];
 const REDISSON: [(&str, &str); 2] = [
     ("pom.xml", include_str!("../../interop/redis/redisson/pom.xml")),
     (
@@ -114,6 +118,17 @@ impl Cache {
     /// When there is no Python, or kazoo cannot be installed.
     pub fn kazoo(&self) -> Result<Command> {
         let folder = self.installed("kazoo", &KAZOO, &install_python)?;
+        let mut command = python(&folder);
+        command.arg(folder.join("peer.py"));
+        Ok(command)
+    }
+
+    /// The program that locks with a plain `add` of pymemcache.
+    ///
+    /// # Errors
+    /// When there is no Python, or pymemcache cannot be installed.
+    pub fn pymemcache(&self) -> Result<Command> {
+        let folder = self.installed("pymemcache", &PYMEMCACHE, &install_python)?;
         let mut command = python(&folder);
         command.arg(folder.join("peer.py"));
         Ok(command)

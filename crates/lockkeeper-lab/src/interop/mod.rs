@@ -21,6 +21,7 @@
 
 mod etcd;
 mod install;
+mod memcached;
 mod ours;
 mod peer;
 mod redis;
@@ -84,6 +85,11 @@ fn run_on(kind: Kind, words: &[String]) -> Result<Conclusion> {
             let server = lab.etcd().start()?;
             let url = server.url();
             (server, etcd::trials(&url, &cache))
+        }
+        Kind::Memcached => {
+            let server = lab.memcached().start()?;
+            let url = server.url();
+            (server, memcached::trials(&url, &cache))
         }
         other => bail!("no trials against other libraries are written for {other}"),
     };

@@ -59,6 +59,9 @@ pub(crate) fn run(
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (capability, session) = runtime.block_on(try_out(&crew))?;
+    // A store whose clock is coarse has a longer shortest ttl.
+    let ttl = trial.ttl.max(capability.shortest_ttl);
+    let trial = &Trial { ttl, healing: trial.healing.max(3 * ttl), ..trial.clone() };
     saved::make_room(&trial.out)?;
     let recorder = Recorder::append_to(&trial.out.join("driver.jsonl"))?;
     let mut driver = Driver {
@@ -101,7 +104,8 @@ async fn try_out(crew: &Crew) -> Result<(Capability, Duration)> {
     let keeper = Keeper::new(crew.backend().await.context(unusable)?)?;
     let lock = keeper.lock("lab-tries-the-store").ttl(Duration::from_secs(600));
     let tried = lock.try_acquire().await.context(unusable)?;
-    let mut session = Duration::ZERO;
+    // A store whose clock is coarse keeps a claim a little longer than its ttl.
+    let mut session = keeper.capability().shortest_ttl;
     if let Some(guard) = tried {
         if keeper.capability().session {
             // A guard need not report its whole session as valid, but reports at least half of it.

@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use lockkeeper::{ErrorKind, Keeper};
 use lockkeeper_lab::server::{Fitness, Kind, Lab, Server};
 use lockkeeper_lab::stores::{STORES, Store};
-use lockkeeper_lab::trials::{Outcome, arguments};
+use lockkeeper_lab::trials::{Outcome, arguments, queued};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,6 +157,7 @@ async fn a_runtime_that_ends_once(server: &Server) -> Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let url = server.url();
     let keeper = first.spawn(async move { lockkeeper::connect(&url).await }).await??;
+    let mut events = keeper.events();
     let on_first = keeper.lock("n").ttl(Duration::from_secs(20));
     let guard = first.spawn(async move { on_first.acquire().await }).await??;
     let lock = keeper.lock("n").ttl(Duration::from_secs(20));
@@ -165,9 +166,7 @@ async fn a_runtime_that_ends_once(server: &Server) -> Result<()> {
         let lock = keeper.lock("n");
         first.spawn(async move { lock.acquire().await.map(lockkeeper::Guard::detach) });
     }
-    while keeper.show("n").await?.waiters.len() < 6 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    queued(&mut events, 6).await?;
     first.shutdown_background();
     guard.release().await?;
     waits.await??.release().await?;

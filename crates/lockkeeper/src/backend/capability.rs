@@ -4,6 +4,7 @@
 use super::Backend;
 use super::Mode;
 use std::fmt;
+use std::time::Duration;
 
 /// How far a lock reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +63,8 @@ pub struct Capability {
     /// A claim can be kept and given back by its id, from another keeper or process:
     /// [`Backend::lease_of`].
     pub portable: bool,
+    /// The shortest ttl that it takes: 20 ms, or more where the store's clock is coarser than that.
+    pub shortest_ttl: Duration,
     /// It keeps what it promises. Recipes that do not are there to be seen failing, and must not
     /// guard anything.
     pub sound: bool,
@@ -85,6 +88,7 @@ impl Capability {
             sequences: false,
             atomic_multi: false,
             portable: false,
+            shortest_ttl: Duration::from_millis(20),
             sound: true,
         }
     }

@@ -7,6 +7,8 @@
 mod capability;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 pub mod memory;
 pub mod queue;
 #[cfg(feature = "redis")]

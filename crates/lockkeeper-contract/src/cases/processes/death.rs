@@ -26,7 +26,7 @@ async fn a_killed_holder_is_followed_after_its_validity_and_not_before(
 ) -> Outcome {
     let (keeper, mut process) = (stage.keeper().await?, stage.process()?);
     let name = stage.name("killed");
-    let token = process.take("a", &format!("ttl=1500 name={name}")).await?;
+    let token = process.take("a", &format!("ttl={} name={name}", stage.ttl_ms(1500))).await?;
     let valid_until = process.valid_until("a").await?;
     process.kill()?;
     let next = keeper.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
@@ -41,7 +41,7 @@ async fn a_killed_holder_is_followed_after_its_validity_and_not_before(
 async fn a_paused_holder_finds_that_it_lost_it(stage: Arc<Stage>) -> Outcome {
     let (keeper, mut process) = (stage.keeper().await?, stage.process()?);
     let name = stage.name("paused");
-    let token = process.take("a", &format!("ttl=1500 name={name}")).await?;
+    let token = process.take("a", &format!("ttl={} name={name}", stage.ttl_ms(1500))).await?;
     let valid_until = process.valid_until("a").await?;
     stage.pause(&process).await?;
     let next = keeper.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;

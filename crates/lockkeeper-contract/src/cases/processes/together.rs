@@ -129,7 +129,7 @@ async fn min_hold_outlasts_the_process(stage: Arc<Stage>) -> Outcome {
     process.hear("-").await?;
     let least = ms(1200);
     let before = Moment::now();
-    process.take("a", &format!("min=1200 ttl=400 name={name}")).await?;
+    process.take("a", &format!("min=1200 ttl={} name={name}", stage.ttl_ms(400))).await?;
     let answer = process.ask("a", "release").await?;
     ensure!(answer == "released", "releasing said {answer:?}");
     process.kill()?;

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `alarms` | the alarms of a keeper's claims, by claim id |
+//! | `encryption` | TLS for stores whose protocol we speak ourselves |
 //! | `life` | whether the runtime that a connection lives on still runs |
 //! | `list` | many names at once, shown side by side |
 //! | `options` | the lists of option names, and the error for a bad one |
@@ -13,6 +14,8 @@
 #![allow(dead_code, reason = "each store uses what it needs of this")]
 
 pub(crate) mod alarms;
+#[cfg(any(feature = "memcached", feature = "zookeeper"))]
+pub(crate) mod encryption;
 pub(crate) mod life;
 pub(crate) mod list;
 pub(crate) mod options;

@@ -4,9 +4,10 @@
 //! [`read`](ZooKeeperOptions::read) for URLs and again by [`open`](super::open) for options that a
 //! program has filled in.
 
-use super::client::{Access, ConnectOptions, Tls};
+use super::client::{Access, ConnectOptions};
 use super::layout::Layout;
 use crate::address::Address;
+use crate::backend::support::encryption::Encryption;
 use crate::backend::support::options::{TLS, config};
 use crate::backend::{Backend, Background, OpenStore, TlsOptions};
 use crate::error::Result;
@@ -186,7 +187,7 @@ impl ZooKeeperOptions {
         Ok(ConnectOptions {
             hosts: self.hosts.clone(),
             credentials: self.credentials.as_ref().map(|(user, word)| format!("{user}:{word}")),
-            tls: self.tls.as_ref().map(Tls::new).transpose()?,
+            tls: self.tls.as_ref().map(Encryption::new).transpose()?,
             session: self.session,
             timeout: self.timeout.unwrap_or(self.session / 3),
             connect_timeout: self.connect_timeout,

@@ -16,7 +16,7 @@
 use super::error::Failure;
 use super::jute::{Packet, Reader};
 use super::requests::{AUTH, Request};
-use super::tls::Tls;
+use crate::backend::support::encryption::Encryption;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct ConnectOptions {
     pub(crate) hosts: Vec<(String, u16)>,
     /// `user:password`.
     pub(crate) credentials: Option<String>,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<Encryption>,
     /// The session timeout to ask for; the server decides.
     pub(crate) session: Duration,
     /// How long a request may take.

@@ -5,7 +5,7 @@
 //! in step with the session, its owner provides as an [`Observer`].
 //!
 //! ```text
-//!   Client ──► Session ──► state ◄── driver ──► connection ──► tls
+//!   Client ──► Session ──► state ◄── driver ──► connection
 //!     │           │          │                     │
 //!     │       send, call   pipeline, watchers,   handshake
 //!     │                    observer
@@ -18,7 +18,7 @@
 //! | `state` | what the handle and the driver share, behind one lock |
 //! | `driver`, `inbox` | the task that reads the socket, sends heartbeats and reconnects |
 //! | `pipeline` | requests in flight, in order |
-//! | `connection`, `tls` | hosts, TCP, TLS, handshake, login |
+//! | `connection` | hosts, TCP, TLS, handshake, login |
 //! | `requests`, `answers`, `jute` | the operations, their results, the encoding |
 //! | `watchers`, `watch` | who is notified of which node |
 //! | `observer` | the owner's state under the session's lock |
@@ -39,7 +39,6 @@ mod pipeline;
 mod requests;
 mod session;
 mod state;
-mod tls;
 mod watch;
 mod watchers;
 
@@ -53,7 +52,6 @@ pub(crate) use observer::{Afterwards, Observer, Outgoing};
 pub use requests::Access;
 pub(crate) use requests::{NodeKind, Request};
 pub(crate) use session::Session;
-pub(crate) use tls::Tls;
 pub(crate) use watch::Watch;
 pub(crate) use watchers::Change;
 

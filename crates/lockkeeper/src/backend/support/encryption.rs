@@ -1,6 +1,6 @@
-//! TLS to ZooKeeper.
+//! TLS for stores whose protocol we speak ourselves.
 //!
-//! ZooKeeper has no STARTTLS: a port speaks either plain text or TLS, and the handshake of the protocol
+//! None of them has STARTTLS: a port speaks either plain text or TLS, and the handshake of the protocol
 //! comes after that of TLS. Certificates are checked against the host's name as the URL spells it.
 
 use crate::backend::TlsOptions;
@@ -18,9 +18,9 @@ use tokio_rustls::client::TlsStream;
 
 /// Which certificates to trust, and which one to present.
 #[derive(Clone)]
-pub(crate) struct Tls(Arc<ClientConfig>);
+pub(crate) struct Encryption(Arc<ClientConfig>);
 
-impl Tls {
+impl Encryption {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for certificates that rustls cannot use.
     pub(crate) fn new(options: &TlsOptions) -> Result<Self> {
@@ -62,7 +62,7 @@ impl Tls {
     }
 
     /// Encrypts a connection to `host`, whose certificate must be for that name.
-    pub(super) async fn wrap(
+    pub(crate) async fn wrap(
         &self,
         host: &str,
         stream: TcpStream,
@@ -84,8 +84,8 @@ fn unusable() -> Error {
 }
 
 /// Without the key.
-impl fmt::Debug for Tls {
+impl fmt::Debug for Encryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
+        f.write_str("Encryption")
     }
 }
