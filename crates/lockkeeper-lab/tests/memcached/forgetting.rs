@@ -1,7 +1,7 @@
 //! memcached forgets: restarts, evictions, flushes. Exclusion is best effort then, and the token is
 //! what holds.
 
-use crate::{LONG, PATIENT, SHORT, by_hand, cases, has, keeper};
+use crate::{LONG, PATIENT, SHORT, behind, by_hand, cases, has, keeper};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::backend::Moment;
 use lockkeeper::fence::Register;
@@ -73,13 +73,17 @@ async fn tokens_grow_over_restarts(lab: &Lab) -> Result<()> {
 /// first one remembers of its own.
 async fn a_version_of_before_a_restart_changes_nothing_after_it(lab: &Lab) -> Result<()> {
     let server = lab.memcached().start()?;
-    let (one, two) = (keeper(&server).await?, keeper(&server).await?);
+    let ((one, proxy), two) = (behind(&server, "2s").await?, keeper(&server).await?);
     let first = one.lock("n").ttl(LONG).acquire().await?;
+    // The first one hears nothing of the restart until the second has the lock.
+    proxy.partition();
     server.kill()?;
     server.restart()?;
     let second = two.lock("n").ttl(LONG).acquire_within(PATIENT).await?;
     let shown = by_hand(&server, "mg lockkeeper:n c")?;
     ensure!(shown.starts_with("HD c1\r\n"), "unknown: the second has another CAS: {shown:?}");
+    ensure!(first.is_held(), "unknown: the first knows already");
+    proxy.heal();
     let released = first.release().await;
     ensure!(released.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost), "{released:?}");
     ensure!(one.close(PATIENT).await, "it did not come to rest");
