@@ -27,12 +27,24 @@ pub enum Mode {
 
 impl Mode {
     /// Whether an owner who holds `self` may enter again asking for `wanted`.
+    ///
+    /// A permit covers no permit of a smaller number: the smallest number counts for everyone, and
+    /// more than that may hold the name already.
+    ///
+    /// ```
+    /// use lockkeeper::backend::Mode;
+    ///
+    /// assert!(Mode::Exclusive.covers(Mode::Shared) && !Mode::Shared.covers(Mode::Exclusive));
+    /// let permit = |of| Mode::Permit { of };
+    /// assert!(permit(3).covers(permit(3)) && permit(3).covers(permit(5)));
+    /// assert!(!permit(3).covers(permit(1)));
+    /// ```
     pub fn covers(self, wanted: Mode) -> bool {
-        self == Mode::Exclusive
-            || matches!(
-                (self, wanted),
-                (Mode::Shared, Mode::Shared) | (Mode::Permit { .. }, Mode::Permit { .. })
-            )
+        match (self, wanted) {
+            (Mode::Exclusive, _) | (Mode::Shared, Mode::Shared) => true,
+            (Mode::Permit { of }, Mode::Permit { of: wanted }) => of <= wanted,
+            _ => false,
+        }
     }
 
     /// The refusal of an owner who holds `self` and asks for `wanted`, which it does not cover.
@@ -75,6 +87,10 @@ pub enum Primitive {
 /// the name is free after as many releases. It shares the hold as it is: ttl, bounds and note
 /// stay those of the first claim. Every guard gets an owner of its own unless one is named, and
 /// such an owner is not for entering again: name one for that.
+///
+/// What is asked for must be covered by what is held: a writer may read, but a reader that would
+/// write, or the holder of one permit of three that asks for one of two, is refused with
+/// [`ErrorKind::WouldDeadlock`]; others may hold the name beside it.
 ///
 /// Within one keeper that holds for every store. From another keeper or process it takes a store
 /// with [`Capability::reentrant`](crate::backend::Capability::reentrant); elsewhere such a claim

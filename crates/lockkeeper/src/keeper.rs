@@ -78,7 +78,8 @@ impl Keeper {
     }
 
     /// A lock that `permits` may hold at a time. Should callers disagree on the number, the
-    /// smallest counts.
+    /// smallest counts; an [`Owner`](crate::Owner) that holds a permit may therefore not enter again
+    /// with a smaller number.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {

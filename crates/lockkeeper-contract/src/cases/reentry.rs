@@ -29,7 +29,13 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
         }
     }
     if chosen.capability.permits {
-        cases.extend(cases!("reentry": a_permit_entered_again_takes_no_second_place));
+        cases.extend(cases!("reentry":
+            a_permit_entered_again_takes_no_second_place,
+            a_permit_of_fewer_is_refused,
+        ));
+        if chosen.capability.reentrant {
+            cases.extend(cases!("reentry": a_permit_of_fewer_elsewhere_is_refused));
+        }
     }
     cases
 }
@@ -164,5 +170,32 @@ async fn a_permit_entered_again_takes_no_second_place(stage: Arc<Stage>) -> Outc
     let other = keeper.semaphore(&name, 2).ttl(LONG).try_acquire().await?;
     ensure!(other.is_some(), "one owner took two permits of two");
     ensure!(keeper.semaphore(&name, 2).try_acquire().await?.is_none(), "three of two");
+    Ok(())
+}
+
+async fn a_permit_of_fewer_is_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    fewer(&stage, &keeper, &keeper).await
+}
+
+async fn a_permit_of_fewer_elsewhere_is_refused(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    fewer(&stage, &one, &two).await
+}
+
+/// The smallest number counts: an owner let in again as one of one would hold beside another.
+async fn fewer(stage: &Stage, one: &lockkeeper::Keeper, two: &lockkeeper::Keeper) -> Outcome {
+    let (name, me) = (stage.name("fewer"), one.owner("me"));
+    let other = one.semaphore(&name, 3).ttl(LONG).acquire().await?;
+    let mine = one.semaphore(&name, 3).ttl(LONG).owner(&me).acquire().await?;
+    let fewer = two.semaphore(&name, 1).ttl(LONG).owner(&me).acquire().await;
+    let kind = fewer.as_ref().err().map(lockkeeper::Error::kind);
+    ensure!(kind == Some(ErrorKind::WouldDeadlock), "one of three that would be one got {kind:?}");
+    ensure!(other.is_held() && mine.is_held(), "a claim was lost to one that was refused");
+    let more = two.semaphore(&name, 5).ttl(LONG).owner(&me).try_acquire().await?;
+    let Some(more) = more else { return not_let_in() };
+    ensure!(more.token() == mine.token(), "{:?}, then {:?}", mine.token(), more.token());
+    let third = two.semaphore(&name, 3).ttl(LONG).try_acquire().await?;
+    ensure!(third.is_some(), "the claim that was refused is in the way");
     Ok(())
 }

@@ -37,11 +37,14 @@ end
 if not (barging and form == 'G') then advance() end
 
 -- The owner holds the name: it enters again, with the same token, if what it holds covers what it asks
--- for. An owner that was not named (its id is the claim's own) never does.
+-- for (Mode::covers). An owner that was not named (its id is the claim's own) never does.
 claim.expires, claim.fresh = now + claim.ttl, true
 for _, holder in ipairs(holders) do
   if holder.owner == claim.owner and holder.owner ~= holder.id then
     local covers = holder.mode == 'x' or string.sub(holder.mode, 1, 1) == string.sub(mode, 1, 1)
+    -- Permits: not a smaller number, which more than so many may hold already.
+    local has, wants = tonumber(string.sub(holder.mode, 2)), tonumber(string.sub(mode, 2))
+    if has and wants and wants < has then covers = false end
     if covers then
       claim.token = holder.token
       holders[#holders + 1] = claim
