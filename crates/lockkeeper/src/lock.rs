@@ -85,7 +85,8 @@ impl Lock {
     }
 
     /// Waits for at most `limit`, and a tenth of a second more at most for the store to say
-    /// who was in the way.
+    /// who was in the way. A claim that the store has not confirmed to be out of the queue by then
+    /// leaves in the background, which [`Keeper::close`](crate::Keeper::close) waits for.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`], never early, saying who holds it (`holder`) and which place in
