@@ -53,6 +53,11 @@ impl Witness {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// How often the lock was found taken.
+    pub(crate) fn waited(&self) -> usize {
+        self.waited.load(Ordering::SeqCst)
+    }
+
     /// The highest number of visitors inside at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
@@ -70,7 +75,7 @@ impl Witness {
         ensure!(entries == expected, "{entries} entries, where {expected} were to be");
         let number = self.number.load(Ordering::SeqCst);
         ensure!(limit > 1 || number == entries, "{} updates were lost", entries - number);
-        if self.waited.load(Ordering::SeqCst) == 0 {
+        if self.waited() == 0 {
             unknown!("nobody found the lock taken, so nothing kept anybody apart");
         }
         Ok(())

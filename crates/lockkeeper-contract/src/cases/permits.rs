@@ -2,7 +2,7 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, Stage, ms};
+use crate::stage::{LONG, PATIENT, Stage, eventually, ms};
 use crate::verdict::{Outcome, ensure, unknown};
 use crate::witness::Witness;
 use lockkeeper::Keeper;
@@ -65,6 +65,13 @@ async fn never_too_many_and_none_lost(stage: Arc<Stage>) -> Outcome {
     const OF: u32 = 3;
     let name = stage.name("counted");
     let witness = Arc::new(Witness::default());
+    // All are taken until everyone has found them taken: where the store is slow, a visit is over before
+    // the next one asks, and nobody would keep anybody out.
+    let first = stage.keeper().await?;
+    let mut taken = Vec::new();
+    for _ in 0..OF {
+        taken.push(first.semaphore(&name, OF).ttl(LONG).acquire().await?);
+    }
     let mut tasks = Vec::new();
     for keeper in keepers(&stage, 8).await? {
         let (gate, witness) = (keeper.semaphore(&name, OF).ttl(LONG), witness.clone());
@@ -82,6 +89,11 @@ async fn never_too_many_and_none_lost(stage: Arc<Stage>) -> Outcome {
             }
             Ok::<(), lockkeeper::Error>(())
         }));
+    }
+    let busy = async || Ok((witness.waited() >= tasks.len()).then_some(()));
+    eventually("everyone finds them taken", busy).await?;
+    for guard in taken {
+        guard.release().await?;
     }
     for task in tasks {
         task.await??;

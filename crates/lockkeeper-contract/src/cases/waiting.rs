@@ -4,7 +4,7 @@ use super::{Chosen, cases, cases_of_each_kind};
 use crate::case::Case;
 use crate::kind::Kind;
 use crate::stage::{LONG, PATIENT, Stage, free, ms, queue_of, queues};
-use crate::verdict::{Failure, Outcome, ensure};
+use crate::verdict::{Failure, Outcome, ensure, unknown};
 use lockkeeper::backend::Moment;
 use lockkeeper::{Error, ErrorKind, Guard};
 use std::sync::Arc;
@@ -38,11 +38,22 @@ async fn a_limit_is_never_cut_short(stage: Arc<Stage>, kind: Kind) -> Outcome {
     let (one, two) = (stage.keeper().await?, stage.keeper().await?);
     let name = stage.name("held");
     let guard = kind.of(&one, &name).ttl(LONG).acquire().await?;
+    let mut answered = false;
     for limit in [ms(1), ms(37), ms(150), ms(300)] {
         let before = Moment::now();
-        refused(kind.of(&two, &name).acquire_within(limit).await)?;
+        match kind.of(&two, &name).acquire_within(limit).await {
+            // On a busy machine the store may say nothing in so short a time, and that is told then.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            outcome => {
+                refused(outcome)?;
+                answered = true;
+            }
+        }
         let waited = Moment::now().since(before);
         ensure!(waited >= limit, "gave up after {waited:?} of {limit:?}");
+    }
+    if !answered {
+        unknown!("the store said nothing within any of the limits");
     }
     guard.release().await?;
     Ok(())
