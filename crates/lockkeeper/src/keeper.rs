@@ -78,7 +78,7 @@ impl Keeper {
     }
 
     /// A lock that `permits` may hold at a time. Should callers disagree on the number, the
-    /// smallest counts; an [`Owner`](crate::Owner) that holds a permit may therefore not enter again
+    /// smallest counts; an [`Owner`] that holds a permit may therefore not enter again
     /// with a smaller number.
     ///
     /// ```
