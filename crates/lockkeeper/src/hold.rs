@@ -253,7 +253,8 @@ impl Hold {
         // With the lease away, the next visit is for the deadline: it is watched while a
         // renewal hangs.
         self.schedule(&mut state);
-        drop(state);
+        // Under the lock: a guard that is dropped while the lease is away leaves the release to this
+        // task, so `close` must know of the task by then.
         if let Some(lease) = lease {
             self.engine.spawn(self.clone().renew(lease));
         }

@@ -57,15 +57,12 @@ async fn what_cannot_be_had_whole_is_given_back(stage: Arc<Stage>) -> Outcome {
     ensure!(multi.try_acquire().await?.is_none(), "all were granted although one is held");
     free(&two, &names[0]).await?;
     free(&two, &names[2]).await?;
-    let error = multi.acquire_within(ms(80)).await.err();
+    // Long enough for the store to say which one is not free, also on a busy machine.
+    let error = multi.acquire_within(ms(1500)).await.err();
     let kind = error.as_ref().map(|error| error.kind());
-    // On a busy machine the store may say nothing in so short a time, also not which was not free.
-    let silent = kind == Some(ErrorKind::Unavailable);
-    ensure!(silent || kind == Some(ErrorKind::TimedOut), "the limit gave {kind:?}");
+    ensure!(kind == Some(ErrorKind::TimedOut), "the limit gave {kind:?}");
     let named = error.is_some_and(|error| error.to_string().contains(&names[1]));
-    ensure!(silent || named, "the one that was not free is not named");
-    // What a silent store was asked to do is taken back in the background.
-    ensure!(one.close(PATIENT).await, "the attempt did not end");
+    ensure!(named, "the one that was not free is not named");
     free(&two, &names[0]).await?;
     held.release().await?;
     multi.acquire_within(PATIENT).await?.release().await?;
