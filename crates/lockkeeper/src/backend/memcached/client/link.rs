@@ -20,8 +20,8 @@ use crate::backend::support::sync::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
@@ -29,6 +29,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How much is read at once.
 const CHUNK: usize = 16 << 10;
+
+/// With so many requests under way the task writes, for all who come until its turn: one system call
+/// for many requests. With fewer, to wake a task would take longer than to write.
+const CROWD: usize = 4;
 
 /// The sending half of a socket.
 pub(super) enum Writer {
@@ -52,14 +56,18 @@ struct Inner {
     /// There is something for the task to write.
     to_write: Notify,
     closed: CancellationToken,
+    /// As `State::is_over`, to be looked at without the lock.
+    is_over: AtomicBool,
     next: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     slots: VecDeque<Slot>,
-    /// What could not be written yet.
+    /// What is to be written behind what is being written.
     outgoing: Vec<u8>,
+    /// Somebody is writing, without the lock.
+    is_writing: bool,
     is_over: bool,
 }
 
@@ -98,6 +106,7 @@ impl Link {
             direct,
             to_write: Notify::new(),
             closed: closed.clone(),
+            is_over: AtomicBool::new(false),
             next: AtomicU32::new(1),
         });
         let ends = Ends(inner.clone());
@@ -132,19 +141,23 @@ impl Link {
         if state.is_over {
             return Err(Failure::Broken);
         }
+        let is_crowded = state.slots.len() >= CROWD;
         let answers = requests.map(|Request { bytes, number }| {
             let (answer, answered) = oneshot::channel();
             state.slots.push_back(Slot { number, answer });
             state.outgoing.extend(bytes);
             Answer(answered)
         });
-        self.inner.write_now(&mut state);
+        match is_crowded {
+            true => self.inner.to_write.notify_one(),
+            false => self.inner.write_now(state),
+        }
         Ok(answers)
     }
 
     /// Whether it can still be used.
     pub(super) fn is_open(&self) -> bool {
-        !lock(&self.inner.state).is_over && !self.inner.closed.is_cancelled()
+        !self.inner.is_over.load(Ordering::Acquire)
     }
 
     /// Ends it; those who wait are told that it broke.
@@ -156,10 +169,31 @@ impl Link {
 
 impl Inner {
     /// Writes what the socket takes at once, and leaves the rest to the task.
-    fn write_now(&self, state: &mut State) {
-        while let Some(direct) = self.direct.as_ref().filter(|_| !state.outgoing.is_empty()) {
-            match direct.try_write(&state.outgoing) {
-                Ok(written) => drop(state.outgoing.drain(..written)),
+    ///
+    /// One caller writes, without the lock, for all who put a request behind its own meanwhile: they
+    /// need not wait for the socket, and several requests leave together.
+    fn write_now<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        while let Some(direct) = &self.direct {
+            if state.is_writing || state.outgoing.is_empty() {
+                return;
+            }
+            state.is_writing = true;
+            let mut bytes = std::mem::take(&mut state.outgoing);
+            drop(state);
+            let written = direct.try_write(&bytes);
+            state = lock(&self.state);
+            state.is_writing = false;
+            let rest = match written {
+                Ok(written) => bytes.split_off(written),
+                Err(_) => bytes,
+            };
+            if rest.is_empty() {
+                continue;
+            }
+            let behind = std::mem::replace(&mut state.outgoing, rest);
+            state.outgoing.extend(behind);
+            match written {
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Full, or broken: the task waits for the one and finds out about the other.
                 Err(_) => break,
@@ -190,6 +224,7 @@ impl Inner {
         let slots = {
             let mut state = lock(&self.state);
             state.is_over = true;
+            self.is_over.store(true, Ordering::Release);
             state.outgoing = Vec::new();
             std::mem::take(&mut state.slots)
         };
@@ -238,8 +273,10 @@ async fn write(inner: &Inner, mut driven: Option<Box<dyn AsyncWrite + Send + Unp
         inner.to_write.notified().await;
         let done = match (&inner.direct, &mut driven) {
             (Some(direct), _) => {
+                // Others that the last answers woke have their turn first, and write together.
+                tokio::task::yield_now().await;
                 let writable = direct.writable().await;
-                inner.write_now(&mut lock(&inner.state));
+                inner.write_now(lock(&inner.state));
                 writable
             }
             (None, Some(driven)) => {
