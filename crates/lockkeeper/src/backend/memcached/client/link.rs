@@ -1,7 +1,8 @@
 //! One connection, shared by all tasks of a keeper.
 //!
-//! A caller puts its request behind those of others and writes it to the socket itself; a task reads
-//! the answers and hands each to the caller whose turn it is.
+//! A caller puts its request behind those of others and writes it to the socket itself, or leaves it
+//! to the task when many are under way, which writes them together. The task reads the answers and
+//! hands each to the caller whose turn it is.
 //!
 //! ```text
 //!   callers ── send ──► [ slot slot slot ] ◄── reader ── socket
