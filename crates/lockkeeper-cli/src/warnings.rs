@@ -45,7 +45,7 @@ enum Told {
 fn print(told: Told) {
     match told {
         Told::Warning(line) => output::say(&line),
-        // Whoever asked may have gone on.
+        // The caller of `flush` may have gone on.
         Told::Flush(done) => drop(done.send(())),
     }
 }

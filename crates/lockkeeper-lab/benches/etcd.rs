@@ -8,6 +8,9 @@
 #[path = "../../lockkeeper/src/backend/etcd/protocol/mod.rs"]
 mod proto;
 
+#[path = "common/timed.rs"]
+mod timed;
+
 use anyhow::{Context, Result};
 use http::uri::PathAndQuery;
 use lockkeeper::Keeper;
@@ -19,6 +22,7 @@ use proto::{
     TxnResponse, path,
 };
 use std::time::{Duration, Instant};
+use timed::timed;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
@@ -157,29 +161,6 @@ async fn cycles(url: &str, address: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The time per cycle when `tasks` tasks do `cycles` cycles each.
-async fn timed<W, F>(tasks: u32, cycles: u32, work: W) -> Result<Duration>
-where
-    W: Fn(u32) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<()>> + Send,
-{
-    let begin = Instant::now();
-    let task = |number: u32| {
-        let work = work.clone();
-        tokio::spawn(async move {
-            for _ in 0..cycles {
-                work(number).await?;
-            }
-            anyhow::Ok(())
-        })
-    };
-    let all: Vec<_> = (0..tasks).map(task).collect();
-    for task in all {
-        task.await??;
-    }
-    Ok(begin.elapsed() / (tasks * cycles))
 }
 
 /// From the release to the next hold, by another keeper that has been waiting for 5 ms.

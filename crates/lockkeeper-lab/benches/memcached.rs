@@ -5,13 +5,17 @@
 //! request, one task reading the answers in order, a time limit for each. On top of it there is the
 //! least `add` and compare-and-delete, and nothing of a lock.
 
+#[path = "common/timed.rs"]
+mod timed;
+
 use anyhow::{Context, Result, ensure};
 use lockkeeper::Keeper;
 use lockkeeper_lab::server::wire::line;
 use lockkeeper_lab::server::{Lab, Server};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use timed::timed;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -127,29 +131,6 @@ async fn cycles(server: &Server) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The time per cycle when `tasks` tasks do `cycles` cycles each.
-async fn timed<W, F>(tasks: u32, cycles: u32, work: W) -> Result<Duration>
-where
-    W: Fn(u32) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<()>> + Send,
-{
-    let begin = Instant::now();
-    let task = |number: u32| {
-        let work = work.clone();
-        tokio::spawn(async move {
-            for _ in 0..cycles {
-                work(number).await?;
-            }
-            anyhow::Ok(())
-        })
-    };
-    let all: Vec<_> = (0..tasks).map(task).collect();
-    for task in all {
-        task.await??;
-    }
-    Ok(begin.elapsed() / (tasks * cycles))
 }
 
 /// What the server counted.

@@ -3,7 +3,7 @@
 /// "expand 32-byte k", as the cipher has it.
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// The first 128 bits of block `counter` under `key`. Whoever knows any number of blocks knows
+/// The first 128 bits of block `counter` under `key`. One who knows any number of blocks knows
 /// nothing of the others.
 pub(crate) fn number(key: &[u32; 8], counter: u64) -> u128 {
     let [low, high] = [counter, counter >> 32].map(|half| (half & 0xffff_ffff) as u32);

@@ -180,7 +180,7 @@ impl FencingToken {
 
     /// The token of a grant made by the change with this number, in a store that counts changes:
     /// etcd's revision, ZooKeeper's transaction. The numbers between two tokens are left free for
-    /// whoever has to put one above another without asking the store.
+    /// a client that has to put one above another without asking the store.
     ///
     /// `None` for a number that is not positive, or so large that the token would not be exact in
     /// JSON.
@@ -235,7 +235,7 @@ impl fmt::Debug for ClaimId {
 
 /// Makes [`ClaimId`]s: a keyed generator, so that the hot path asks the system for no randomness.
 ///
-/// Not a counter, nor anything else that tells of the next one: in some stores whoever knows the
+/// Not a counter, nor anything else that tells of the next one: in some stores a client that knows the
 /// id of a claim can speak in its name, and ids of earlier claims are seen by many.
 pub(crate) struct ClaimIds {
     key: [u32; 8],

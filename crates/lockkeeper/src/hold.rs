@@ -359,7 +359,7 @@ impl Hold {
             (state.lost.clone(), std::mem::take(&mut state.signals), abandoned)
         };
         self.engine.reentry.forget(self);
-        // Outside the lock: cancelling runs the wakers of whoever waits.
+        // Outside the lock: cancelling runs the wakers of those that wait.
         lost.iter().for_each(CancellationToken::cancel);
         for signal in signals.iter().filter_map(Weak::upgrade) {
             signal.cancel();

@@ -146,7 +146,7 @@ static RECIPES: &[Recipe] = &[
         scheme: "zookeeper",
         name: "ephemeral",
         example: "zookeeper://127.0.0.1?recipe=ephemeral",
-        about: "one node in ZooKeeper, for whoever makes it first",
+        about: "one node in ZooKeeper, for the first to make it",
         capability: ZOOKEEPER_EPHEMERAL,
         feature: Some("zookeeper"),
         compiled: cfg!(feature = "zookeeper"),

@@ -118,7 +118,7 @@ impl Reentry {
             }
             Some(removed)
         });
-        // Outside the lock: cancelling runs the wakers of whoever waits.
+        // Outside the lock: cancelling runs the wakers of those that wait.
         if let Some(place) = removed {
             place.gone.cancel();
         }

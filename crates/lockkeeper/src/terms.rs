@@ -61,9 +61,9 @@ impl Terms {
         let shortest = capability.shortest_ttl;
         if !(shortest..=LONGEST_TTL).contains(&self.ttl) {
             return config(format!(
-                "a ttl on {} is between {shortest:?} and 24 hours, not {:?}: its clock tells no \
-                 shorter ones apart, and a claim is renewed for as long as its holder lives, so \
-                 that the ttl need not cover the work",
+                "a ttl on {} is between {shortest:?} and 24 hours, not {:?}: a shorter one could \
+                 not be kept by its clock or renewed in time, and a claim is renewed for as long as \
+                 its holder lives, so that the ttl need not cover the work",
                 engine.backend, self.ttl
             ));
         }

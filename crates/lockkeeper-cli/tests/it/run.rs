@@ -82,7 +82,7 @@ fn tokens_grow() {
 fn the_command_inherits_no_open_file_of_ours() {
     let world = World::new();
     let list = ["ls", "/proc/self/fd"];
-    // Whoever started the tests may have left some open.
+    // The program that started the tests may have left some open.
     let plain = Command::new(list[0]).arg(list[1]).stdin(Stdio::null()).output().unwrap();
     let under_lock = world.output(&[&["run", "x"][..], &list].concat());
     assert!(stdout(&plain).starts_with("0\n1\n"), "{plain:?}");

@@ -35,7 +35,7 @@ pub(crate) fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
     CASES.iter().map(trial).collect()
 }
 
-/// A program that says this to whoever asks.
+/// A program that says this to every client.
 fn somebody(says: &'static str) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -90,7 +90,7 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
     taken(&keeper, &name).await
 }
 
-/// Whoever has the ticket decides for how long a renewal is good. Those that wait look at the claim
+/// The process that has the ticket decides for how long a renewal is good. Those that wait look at the claim
 /// again and again, which must not shorten it to the ttl that it was made with.
 async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
     let ttl = stage.ttl(SHORT);

@@ -21,7 +21,7 @@ pub(crate) enum Flaw {
     Sound,
     /// Validity counts from when the answer came, and one that need not wait is slow.
     ValidityFromReply,
-    /// A release frees the name whoever holds it.
+    /// A release frees the name without asking who holds it.
     BlindRelease,
     /// A waiter that was woken believes that it is its turn.
     NoSecondLook,

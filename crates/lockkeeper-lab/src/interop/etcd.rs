@@ -4,7 +4,7 @@
 //! unchanged, and our URL with an empty prefix, unless the case tests another row.
 
 use super::install::Cache;
-use super::peer::Peer;
+use super::peer::{Peer, lose_no_update};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Failed, Trial};
 use lockkeeper::blocking::connect;
@@ -185,35 +185,9 @@ fn readers(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// A number that every peer reads and writes, each under the lock.
 fn no_update_is_lost(table: &Table) -> Result<()> {
-    const ROUNDS: usize = 15;
-    let number = Arc::new(std::sync::Mutex::new(0));
-    let mut threads = Vec::new();
-    for mut peer in [table.us()?, table.them()?, table.us()?, table.them()?] {
-        let (take, give_back) = (table.take(), table.give_back());
-        let number = number.clone();
-        threads.push(std::thread::spawn(move || {
-            let read = || number.lock().map(|number| *number).unwrap_or_default();
-            for _ in 0..ROUNDS {
-                peer.must(&take, "held")?;
-                let seen = read();
-                sleep(Duration::from_millis(2));
-                if let Ok(mut number) = number.lock() {
-                    *number = seen + 1;
-                }
-                peer.must(&give_back, "unlocked")?;
-            }
-            anyhow::Ok(())
-        }));
-    }
-    let peers = threads.len();
-    for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
-    }
-    let left = number.lock().map(|number| *number).unwrap_or_default();
-    ensure!(left == peers * ROUNDS, "of {} updates {left} are left", peers * ROUNDS);
-    Ok(())
+    let peers = vec![table.us()?, table.them()?, table.us()?, table.them()?];
+    lose_no_update(peers, &table.take(), &table.give_back())
 }
 
 /// `etcdctl lock`, which holds the lock for as long as it runs.

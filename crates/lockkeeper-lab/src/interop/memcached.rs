@@ -1,11 +1,11 @@
 //! A plain `add` by pymemcache, on keys that are the bare names.
 
 use super::install::Cache;
-use super::peer::Peer;
+use super::peer::{Peer, lose_no_update};
 use crate::server::wire::line;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Failed, Trial};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -166,33 +166,7 @@ fn another_lock(table: &Table) -> Result<()> {
     us.must(&table.attempt(), "held")
 }
 
-/// A number that every peer reads and writes, each under the lock.
 fn no_update_is_lost(table: &Table) -> Result<()> {
-    const ROUNDS: usize = 15;
-    let number = Arc::new(Mutex::new(0));
-    let mut threads = Vec::new();
-    for mut peer in [table.us()?, table.them()?, table.us()?, table.them()?] {
-        let (take, give_back) = (table.take(LONG), table.give_back());
-        let number = number.clone();
-        threads.push(std::thread::spawn(move || {
-            let read = || number.lock().map(|number| *number).unwrap_or_default();
-            for _ in 0..ROUNDS {
-                peer.must(&take, "held")?;
-                let seen = read();
-                sleep(Duration::from_millis(2));
-                if let Ok(mut number) = number.lock() {
-                    *number = seen + 1;
-                }
-                peer.must(&give_back, "unlocked")?;
-            }
-            anyhow::Ok(())
-        }));
-    }
-    let peers = threads.len();
-    for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
-    }
-    let left = number.lock().map(|number| *number).unwrap_or_default();
-    ensure!(left == peers * ROUNDS, "of {} updates {left} are left", peers * ROUNDS);
-    Ok(())
+    let peers = vec![table.us()?, table.them()?, table.us()?, table.them()?];
+    lose_no_update(peers, &table.take(LONG), &table.give_back())
 }

@@ -1,11 +1,13 @@
 //! One process that takes locks on command.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::thread::{scope, sleep};
 use std::time::Duration;
 
 /// How long an answer may take. Generous: only a broken peer takes this long.
@@ -175,4 +177,34 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A number that every peer reads and writes, each under the lock: no update is lost.
+///
+/// # Errors
+/// When one was lost, or a peer did not get the lock.
+pub(super) fn lose_no_update(peers: Vec<Peer>, take: &str, give_back: &str) -> Result<()> {
+    const ROUNDS: usize = 15;
+    let (number, updates) = (Mutex::new(0), peers.len() * ROUNDS);
+    let now = || number.lock().map(|number| *number).unwrap_or_default();
+    let work = |mut peer: Peer| {
+        for _ in 0..ROUNDS {
+            peer.must(take, "held")?;
+            let seen = now();
+            sleep(Duration::from_millis(2));
+            if let Ok(mut number) = number.lock() {
+                *number = seen + 1;
+            }
+            peer.must(give_back, "unlocked")?;
+        }
+        anyhow::Ok(())
+    };
+    scope(|threads| {
+        let started: Vec<_> = peers.into_iter().map(|peer| threads.spawn(|| work(peer))).collect();
+        let ended =
+            started.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a panic"))?);
+        ended.collect::<Result<Vec<()>>>()
+    })?;
+    ensure!(now() == updates, "of {updates} updates {} are left", now());
+    Ok(())
 }

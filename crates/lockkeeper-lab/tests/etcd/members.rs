@@ -24,7 +24,7 @@ pub(crate) mod paused {
         let (one, others) = apart(&servers)?;
         let next = connect(&others, "session=8s").await?;
         let mut claims = Vec::new();
-        // Whether one of them has a sign of life on its way at the moment is up to chance.
+        // Whether one of them has a heartbeat on its way at the moment is up to chance.
         for number in 0..8 {
             let keeper = connect(&[one], "session=8s&timeout=1s").await?;
             claims.push(Claims::new(&keeper, &next, &format!("woken/{number}")).await?);

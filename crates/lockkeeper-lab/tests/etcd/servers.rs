@@ -38,7 +38,7 @@ async fn the_leader_of_three_may_be_killed(lab: &Lab) -> Result<()> {
     queue_of(&one, "led", 1).await;
     let token = held.token();
     leader(&servers)?.kill()?;
-    // A sign of life or two go to the new leader.
+    // A heartbeat or two go to the new leader.
     tokio::time::sleep(Duration::from_secs(6)).await;
     ensure!(held.is_held(), "the hold did not outlast the leader: {:?}", held.lost_reason());
     ensure!(!next.is_finished(), "it was granted although it is held");

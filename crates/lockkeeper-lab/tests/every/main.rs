@@ -214,7 +214,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Every store that counts by its clock: whoever moves from one to another keeps the fence.
+/// Every store that counts by its clock: a program that moves from one to another keeps the fence.
 async fn moving(server: &Server) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("locks.db");

@@ -30,7 +30,7 @@ impl Key {
         Arc::new(Self { client: Arc::new(Client::new(address, limit)), blind: false })
     }
 
-    /// Never extends the key, and deletes it whoever's it is.
+    /// Never extends the key, and deletes it without asking whose it is.
     pub(crate) fn blind(address: SocketAddr, limit: Duration) -> Arc<dyn Backend> {
         Arc::new(Self { client: Arc::new(Client::new(address, limit)), blind: true })
     }

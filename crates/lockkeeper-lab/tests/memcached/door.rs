@@ -150,7 +150,7 @@ async fn a_user_and_a_password_open_the_door(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// It would be sent to whoever is there, for nothing.
+/// It would be sent to any program that listens there, for nothing.
 async fn a_login_that_nobody_asks_for_is_told(lab: &Lab) -> Result<()> {
     let server = lab.memcached().start()?;
     let error = refusal(&format!("memcached://locker:hunter2@{}", server.address())).await?;

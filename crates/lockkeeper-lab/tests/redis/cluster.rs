@@ -71,7 +71,7 @@ async fn a_silent_node_costs_only_the_locks_on_it(lab: &Lab) -> Result<()> {
     knocked?;
     worked.context("at the healthy node")?;
     ensure!(held.is_held(), "lost, although its node was well: {:?}", held.lost_reason());
-    // Whoever waits for the silent node does so for two seconds each time.
+    // A waiter of the silent node waits for two seconds each time.
     ensure!(answers > 30, "the healthy node answered only {answers} times");
     held.release().await?;
     Ok(())

@@ -91,7 +91,7 @@ async fn a_server_that_is_paused_is_waited_for(lab: &Lab) -> Result<()> {
     tokio::time::timeout(PATIENT, held.lost()).await.context("the loss is noticed")?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     server.resume()?;
-    waiter.await?.context("whoever waited still does")?.release().await?;
+    waiter.await?.context("the waiter waits still")?.release().await?;
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn a_server_that_is_away_for_a_moment_is_waited_for(lab: &Lab) -> Result<(
     tokio::time::sleep(Duration::from_secs(2)).await;
     server.restart()?;
     held.release().await?;
-    waiter.await?.context("whoever waited still does")?.release().await?;
+    waiter.await?.context("the waiter waits still")?.release().await?;
     Ok(())
 }
 
@@ -129,7 +129,7 @@ async fn a_waiter_that_hears_nothing_keeps_its_place(lab: &Lab) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     held.release().await?;
-    let guard = waiter.await?.context("whoever waited still does")?;
+    let guard = waiter.await?.context("the waiter waits still")?;
     guard.release().await?;
     tokio::task::spawn_blocking(move || drop(proxy)).await?;
     Ok(())

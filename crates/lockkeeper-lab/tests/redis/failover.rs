@@ -32,7 +32,7 @@ async fn survives(keeper: &Keeper, name: &str, fail: impl FnOnce() -> Result<()>
     let token = before.token();
     eventually("the holder can release", async || Ok(keeper.show(name).await.ok())).await;
     before.release().await?;
-    let after = waiter.await?.context("whoever waited still does")?;
+    let after = waiter.await?.context("the waiter waits still")?;
     assert!(after.token() > token, "{token:?} and then {:?}", after.token());
     after.release().await?;
     keeper.lock("new").ttl(LONG).acquire_within(PATIENT).await?.release().await?;

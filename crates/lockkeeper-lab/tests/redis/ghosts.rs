@@ -19,7 +19,7 @@ cases!(
     one_that_lingers_stays,
 );
 
-/// A stall that neither a ttl nor a sign of life explains.
+/// A stall that neither a ttl nor a heartbeat explains.
 const STALL: Duration = Duration::from_secs(5);
 
 /// Tasks that take one name in turn until they are told to stop.

@@ -16,7 +16,7 @@ cases!(those_who_give_up_leave_nothing_behind, to_give_up_takes_no_look_at_the_w
 const TASKS: u64 = 12;
 const TURNS: u64 = 400;
 
-/// How much longer than its patience a caller is kept while Redis is asked to let the claim go. Whoever
+/// How much longer than its patience a caller is kept while Redis is asked to let the claim go. A caller that
 /// is told sooner was told after the answer; later, the claim may leave in the background.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(50);
 /// Long enough for everyone to be told without an answer.
@@ -105,7 +105,7 @@ async fn those_who_give_up_leave_nothing_behind(lab: &Lab) -> Result<()> {
 async fn to_give_up_takes_no_look_at_the_whole_queue(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
     let (one, (two, proxy)) = (keeper(&server).await?, far_keeper(&server).await?);
-    let held = one.lock("long").note("whoever holds it").ttl(LONG).acquire().await?;
+    let held = one.lock("long").note("the one that holds it").ttl(LONG).acquire().await?;
     let (mut crowd, note) = (JoinSet::new(), "n".repeat(500));
     for _ in 0..200 {
         let lock = one.lock("long").note(&note).ttl(LONG);
@@ -117,7 +117,10 @@ async fn to_give_up_takes_no_look_at_the_whole_queue(lab: &Lab) -> Result<()> {
     let error = two.lock("long").ttl(LONG).acquire_within(limit).await.expect_err("held");
     let took = proxy.control().counters().bytes_to_client - before;
     ensure!(error.detail("place") == Some("201"), "{error}");
-    ensure!(error.detail("holder").is_some_and(|who| who.contains("whoever")), "{error}");
+    ensure!(
+        error.detail("holder").is_some_and(|who| who.contains("the one that holds it")),
+        "{error}"
+    );
     // The notes of those who wait have a hundred thousand.
     ensure!(took < 10_000, "{took} bytes, to say who holds it");
     held.release().await?;

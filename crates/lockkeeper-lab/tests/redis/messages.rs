@@ -76,7 +76,7 @@ async fn a_hand_over_within_a_keeper_takes_no_message(lab: &Lab) -> Result<()> {
         }
         let took = begin.elapsed();
         let sent = published(&server)? - before;
-        // Those who wait for longer than a sign of life ask whose the lock is, by message.
+        // Those who wait for longer than a heartbeat ask whose the lock is, by message.
         if took > Duration::from_millis(500) && tries < 20 {
             tries += 1;
             turns.push((waits, messages));
@@ -154,7 +154,7 @@ async fn what_is_got_by_asking_again_lasts(lab: &Lab) -> Result<()> {
         waiting(&one, "again", 1).await;
         held.release().await?;
         let got = waiter.await??;
-        // Longer than a sign of life counts, and shorter than it takes to renew.
+        // Longer than a heartbeat counts, and shorter than it takes to renew.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         assert!(one.lock("again").try_acquire().await?.is_none(), "barging={barging}: two hold it");
         assert!(!got.lost().is_signalled());

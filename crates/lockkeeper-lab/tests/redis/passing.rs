@@ -177,11 +177,11 @@ async fn a_word_that_is_lost_is_said_again(lab: &Lab) -> Result<()> {
     .await
 }
 
-async fn has_heard_of(keeper: &Keeper, name: &str, heir: &Guard) {
+async fn has_heard_of(keeper: &Keeper, name: &str, successor: &Guard) {
     eventually("the server has heard", async || {
         let view = keeper.show(name).await?;
         let holder = view.holders.first().context("a holder")?;
-        Ok((holder.token == heir.token()).then_some(()))
+        Ok((holder.token == successor.token()).then_some(()))
     })
     .await;
 }
@@ -266,7 +266,7 @@ async fn tokens_of_those_unheard_of_are_not_given_again(lab: &Lab) -> Result<()>
         let Some(second) = begun(second).await? else { return Ok(Passed::TooLate) };
         tokio::spawn(second.release());
         let Some(third) = begun(third).await? else { return Ok(Passed::TooLate) };
-        // Struck off, as those are whose keeper gives no sign of life.
+        // Struck off, as those are whose keeper sends no heartbeat.
         server.redis()?.ask(&["LPOP", &format!("lockkeeper:{{{name}}}:queue"), "2"])?;
         let stranger = stranger.await??;
         assert!(third.token() < stranger.token(), "{:?} {:?}", third.token(), stranger.token());
@@ -334,7 +334,7 @@ async fn an_heir_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
     until_passed_on(async |name| {
         let (first, second, third) = line(&one, &two, name, LONG).await?;
         let mut events = one.events();
-        // The server hears of the heir, and cannot say so.
+        // The server hears of the successor, and cannot say so.
         proxy.control().set(Direction::ToClient, Flow::Hold);
         let released = tokio::spawn(first.release());
         let Some(second) = begun(second).await? else {

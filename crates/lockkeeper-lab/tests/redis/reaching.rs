@@ -46,7 +46,7 @@ async fn encrypted_connections_are_checked(lab: &Lab) -> Result<()> {
     let error = error.expect_err("no such file");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("/nowhere.pem"), "{error}");
-    // Whoever names whom to trust does not want to speak plainly.
+    // A URL that names whom to trust does not ask for plain text.
     let plain = format!("redis://{}?ca={}", server.address(), authority.display());
     let error = lockkeeper::connect(&plain).await.expect_err("ignored");
     assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");

@@ -94,7 +94,7 @@ async fn those_who_wait_at_a_shard_follow_its_failover(lab: &Lab) -> Result<()> 
     tokio::time::sleep(Duration::from_millis(200)).await;
     let (token, freed) = (held.token(), Instant::now());
     held.release().await?;
-    let after = waiting.await?.context("whoever waited still does")?;
+    let after = waiting.await?.context("the waiter waits still")?;
     ensure!(freed.elapsed() < SOON, "it was not told, and took {:?}", freed.elapsed());
     ensure!(after.token() > token, "{token:?} and then {:?}", after.token());
     after.release().await?;

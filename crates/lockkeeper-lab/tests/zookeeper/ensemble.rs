@@ -56,7 +56,7 @@ async fn the_leader_may_be_killed(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// It goes on answering whoever only reads, though the others may have given the lock away.
+/// It goes on answering clients that only read, though the others may have given the lock away.
 async fn a_server_cut_off_from_the_others_vouches_for_nothing(lab: &Lab) -> Result<()> {
     // Long enough without its leader before it notices: ten ticks.
     let servers = lab.zookeeper().tick(2000).start_ensemble(3)?;

@@ -21,7 +21,7 @@ cases![
 
 /// What ZooKeeper gives to every child from some time on.
 const LAST: i32 = i32::MAX;
-/// From here on whoever leaves last has the numbers start over.
+/// From here on the last client to leave has the numbers start over.
 const LATE: i32 = 1 << 30;
 /// And from here on those who would have to wait see to it.
 const CLOSING: i32 = LATE + (1 << 28);

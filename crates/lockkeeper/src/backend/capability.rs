@@ -14,7 +14,7 @@ pub enum Reach {
     Process,
     /// The processes of one machine.
     Machine,
-    /// Whoever can reach the store.
+    /// Every process that can reach the store.
     Network,
 }
 

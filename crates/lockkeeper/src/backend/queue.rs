@@ -97,7 +97,7 @@ fn behind(before: &[Mode], mode: Mode) -> Range<usize> {
     match before.iter().rposition(|other| !together(other)) {
         Some(last) => last..last + 1,
         // Those before it are permits too, and too many. Of the last `of` one must go before it
-        // is among the first `of`, whoever of the others goes first.
+        // is among the first `of`, whichever of the others goes first.
         None => {
             let of = if let Mode::Permit { of } = mode { places(of) } else { 1 };
             before.len().saturating_sub(of)..before.len()
@@ -211,7 +211,7 @@ mod tests {
             prop_assert_eq!(count.count(), holders(modes.iter().copied()));
         }
 
-        /// Whoever goes, in whatever order: nobody comes to hold it asleep, and whoever holds it
+        /// Any may go, in any order: nobody comes to hold it asleep, and one that holds it
         /// goes on holding it.
         #[test]
         fn nobody_is_let_in_asleep(

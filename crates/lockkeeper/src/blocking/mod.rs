@@ -1,7 +1,7 @@
 //! The same for threads, with no runtime around it.
 //!
 //! A thread is its own owner: locking a name twice in one thread enters again instead of waiting
-//! for itself. That is the thread that acquires, whoever made the lock, and it stays so should
+//! for itself. That is the thread that acquires, whichever thread made the lock, and it stays so should
 //! the guard be given to another. Permits of a semaphore are the exception: each is its own, so
 //! that one thread can take several.
 //!

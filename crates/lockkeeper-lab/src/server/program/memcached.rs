@@ -63,7 +63,7 @@ impl Program for Memcached {
     }
 
     fn user(&self) -> Option<&'static str> {
-        // With TLS it reads files that belong to whoever runs the lab.
+        // With TLS it reads files that belong to the user who runs the lab.
         (!self.tls).then_some("memcache")
     }
 

@@ -41,7 +41,7 @@ impl Failure {
     }
 
     /// Whether the same request may do better on a new connection. Not after a timeout: the request
-    /// may be carried out yet, and whoever sent it decides what that means.
+    /// may be carried out yet, and its sender decides what that means.
     pub(super) fn is_broken(&self) -> bool {
         *self == Self::Broken
     }

@@ -1,6 +1,7 @@
 //! A held claim: all that is needed to keep it is the key and the id, so that any keeper can.
 
 use super::requests::{Found, Held, Locks};
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::{Alarm, Lease, LossReason, Moment, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -14,20 +15,17 @@ pub(super) struct MemcachedLease {
     ttl: Duration,
     /// A release was tried, and may have been carried out.
     is_released: bool,
-    /// An alarm was handed over to this lease, and not to another of the same claim.
-    is_watching: bool,
+    alarm: OwnAlarm,
 }
 
 impl MemcachedLease {
     pub(super) fn new(locks: Arc<Locks>, held: Held, ttl: Duration) -> Self {
-        Self { locks, held, ttl, is_released: false, is_watching: false }
+        Self { locks, held, ttl, is_released: false, alarm: OwnAlarm::default() }
     }
 
     /// Lets its own alarm go. A lease made by a ticket leaves the holder's alone.
     fn unwatch(&mut self) {
-        if std::mem::take(&mut self.is_watching) {
-            self.locks.alarms.unwatch(&self.held.id);
-        }
+        self.alarm.unwatch(&self.locks.alarms, &self.held.id);
     }
 
     /// Why the claim is not there any more.
@@ -73,8 +71,7 @@ impl Lease for MemcachedLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.is_watching = true;
-        self.locks.alarms.watch(&self.held.id, alarm);
+        self.alarm.watch(&self.locks.alarms, &self.held.id, alarm);
     }
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! memcached compares a CAS, not a value. That is as safe: a CAS names one version of one item in one
-//! life of the server. Whoever reads the item, finds its own claim's id in it and then sends that
+//! life of the server. A keeper that reads the item, finds its own claim's id in it and then sends that
 //! version's CAS, changes that very version or nothing. Between the two the claim may be renewed,
 //! released or lost; then the CAS is another and the step is refused, and the item is read again.
 

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::client::transaction::Granted;
 use super::driver;
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::support::reconnect::Reconnecting;
 use crate::backend::{Alarm, Background, Claim, Grant, Lease, Name, Release, Standing, Ticket};
 use crate::claim::ClaimIds;
@@ -78,9 +79,7 @@ pub(super) struct SqliteLease {
     /// The number of its row; looked up by the id where it is not known.
     row: Option<i64>,
     ttl: Duration,
-    /// Whether the client has an alarm from this lease. The alarms are kept by claim, and there may be
-    /// two leases of one: a lease takes away no alarm but its own.
-    watches: bool,
+    alarm: OwnAlarm,
 }
 
 impl SqliteLease {
@@ -100,7 +99,7 @@ impl SqliteLease {
             id: granted.id.into(),
             row: Some(granted.ticket),
             ttl: claim.ttl,
-            watches: false,
+            alarm: OwnAlarm::default(),
         };
         Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl }
     }
@@ -115,7 +114,7 @@ impl SqliteLease {
             id: ticket.id.to_string().into(),
             row: None,
             ttl: ticket.ttl,
-            watches: false,
+            alarm: OwnAlarm::default(),
         }
     }
 
@@ -131,9 +130,8 @@ impl SqliteLease {
 
     /// Takes the alarm of this lease away, if there is one.
     fn unwatch(&mut self) {
-        if let Some(client) = self.client.as_ref().filter(|_| self.watches) {
-            client.waiters.unwatch(&self.id);
-            self.watches = false;
+        if let Some(client) = &self.client {
+            client.waiters.unwatch_own(&mut self.alarm, &self.id);
         }
     }
 }
@@ -166,8 +164,7 @@ impl Lease for SqliteLease {
     /// elsewhere that is found out by the next renewal.
     fn watch(&mut self, alarm: Alarm) {
         if let Some(client) = &self.client {
-            client.watch(&self.id, alarm);
-            self.watches = true;
+            client.watch(&mut self.alarm, &self.id, alarm);
         }
     }
 }

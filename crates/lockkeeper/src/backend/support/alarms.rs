@@ -78,6 +78,26 @@ impl Alarms {
     }
 }
 
+/// The alarm of one lease. Alarms are kept by claim, and there may be two leases of one, the holder's
+/// and one made by its ticket: a lease takes away no alarm but its own.
+#[derive(Debug, Default)]
+pub(crate) struct OwnAlarm {
+    is_set: bool,
+}
+
+impl OwnAlarm {
+    /// As [`Alarms::watch`].
+    pub(crate) fn watch(&mut self, alarms: &Alarms, id: &str, alarm: Alarm) {
+        self.is_set = true;
+        alarms.watch(id, alarm);
+    }
+
+    /// As [`Alarms::unwatch`], for the alarm of this lease only.
+    pub(crate) fn unwatch(&mut self, alarms: &Alarms, id: &str) -> bool {
+        std::mem::take(&mut self.is_set) && alarms.unwatch(id)
+    }
+}
+
 impl Alarms {
     /// Takes all of them out, to be rung.
     pub(crate) fn take(&self) -> Vec<Alarm> {

@@ -12,12 +12,11 @@
 //! ```
 
 use super::ConnectOptions;
-use super::handshake::connect;
-use super::link::Writer;
+use super::handshake::{connect, write};
 use crate::backend::memcached::error::Failure;
 use crate::backend::support::percent;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{sleep, timeout};
 
 /// How often a server is asked that lists its keys for somebody else just now.
@@ -51,15 +50,7 @@ async fn attempt(
     wanted: &(dyn Fn(&str) -> bool + Send + Sync),
 ) -> Result<Dumped, Failure> {
     let mut greeted = connect(options, server).await?;
-    let request = b"lru_crawler metadump hash\r\n";
-    let written = match &mut greeted.writer {
-        Writer::Direct(half) => half.write_all(request).await,
-        Writer::Driven(half) => match half.write_all(request).await {
-            Ok(()) => half.flush().await,
-            error => error,
-        },
-    };
-    written.map_err(|_| Failure::Broken)?;
+    write(&mut greeted.writer, b"lru_crawler metadump hash\r\n").await?;
     let mut lines = BufReader::new(greeted.reader).lines();
     let mut keys = Vec::new();
     loop {

@@ -160,12 +160,13 @@ async fn greet(
     Ok(Greeting { life, uptime, reading: (time, asked, heard), can_list })
 }
 
-async fn write(writer: &mut Writer, mut bytes: &[u8]) -> Result<(), Failure> {
+/// Writes all of it, before the connection has a task.
+pub(super) async fn write(writer: &mut Writer, bytes: &[u8]) -> Result<(), Failure> {
     let broken = |_| Failure::Broken;
     match writer {
         Writer::Direct(half) => half.write_all(bytes).await.map_err(broken),
         Writer::Driven(half) => {
-            half.write_all_buf(&mut bytes).await.map_err(broken)?;
+            half.write_all(bytes).await.map_err(broken)?;
             half.flush().await.map_err(broken)
         }
     }

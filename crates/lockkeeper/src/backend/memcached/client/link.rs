@@ -57,7 +57,7 @@ struct Inner {
     /// There is something for the task to write.
     to_write: Notify,
     closed: CancellationToken,
-    /// As `State::is_over`, to be looked at without the lock.
+    /// Set under the lock of `state`, and looked at without it too.
     is_over: AtomicBool,
     next: AtomicU32,
 }
@@ -69,7 +69,6 @@ struct State {
     outgoing: Vec<u8>,
     /// Somebody is writing, without the lock.
     is_writing: bool,
-    is_over: bool,
 }
 
 /// One request that waits for its answer.
@@ -139,7 +138,7 @@ impl Link {
         requests: [Request; N],
     ) -> Result<[Answer; N], Failure> {
         let mut state = lock(&self.inner.state);
-        if state.is_over {
+        if !self.is_open() {
             return Err(Failure::Broken);
         }
         let is_crowded = state.slots.len() >= CROWD;
@@ -224,7 +223,6 @@ impl Inner {
     fn end(&self) {
         let slots = {
             let mut state = lock(&self.state);
-            state.is_over = true;
             self.is_over.store(true, Ordering::Release);
             state.outgoing = Vec::new();
             std::mem::take(&mut state.slots)

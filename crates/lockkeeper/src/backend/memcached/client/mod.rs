@@ -180,18 +180,16 @@ impl Client {
         Ok(self.servers[server].connection().await?.1.life)
     }
 
-    /// Stores an item. With [`When::Is`] use [`replace`](Self::replace): a CAS belongs to a life.
+    /// Stores an item if there is none.
     ///
-    /// Not repeated: whoever adds must know that it may have been done already.
+    /// Not repeated: the caller must know that it may have been done already.
     pub(super) async fn add(
         &self,
         place: &Place,
         value: &[u8],
         seconds: u64,
     ) -> Result<Stored, Failure> {
-        let server = &self.servers[place.server];
-        let (number, connection) = server.connection().await?;
-        server.store(number, &connection, place, value, When::Absent, seconds).await
+        self.store(place, value, When::Absent, seconds).await
     }
 
     /// Stores an item in the place of this version; [`Stored::Absent`] also when the server has been
@@ -219,9 +217,20 @@ impl Client {
         value: &[u8],
         seconds: u64,
     ) -> Result<Stored, Failure> {
+        self.store(place, value, When::Always, seconds).await
+    }
+
+    /// Not for [`When::Is`]: a CAS belongs to a life, see [`replace`](Self::replace).
+    async fn store(
+        &self,
+        place: &Place,
+        value: &[u8],
+        when: When,
+        seconds: u64,
+    ) -> Result<Stored, Failure> {
         let server = &self.servers[place.server];
         let (number, connection) = server.connection().await?;
-        server.store(number, &connection, place, value, When::Always, seconds).await
+        server.store(number, &connection, place, value, when, seconds).await
     }
 
     /// The date `seconds` from now, by the server's clock: for spans that are longer than memcached

@@ -28,6 +28,7 @@ use super::wait::LIFE;
 use super::waiters::{Taken, Wakeup};
 use super::{Granted, Shared};
 use crate::backend::redis::keys::Keys;
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::{Alarm, Lease, LossReason, Moment, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -58,9 +59,7 @@ pub(super) struct QueueLease {
     given_back: bool,
     /// Made by another keeper: it becomes this one's with its first renewal.
     adopts: bool,
-    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
-    /// one: a lease takes away no alarm but its own.
-    watches: bool,
+    alarm: OwnAlarm,
 }
 
 /// The claim that has the name after this one, and the step that Redis is told of until it answers.
@@ -93,7 +92,7 @@ impl QueueLease {
             next: Vec::new(),
             given_back: false,
             adopts: false,
-            watches: false,
+            alarm: OwnAlarm::default(),
         }
     }
 
@@ -136,7 +135,7 @@ impl QueueLease {
 
     /// Takes the alarm of this lease away; whether there was one that had not rung.
     fn unwatch(&mut self) -> bool {
-        std::mem::take(&mut self.watches) && self.shared.waiters.alarms.unwatch(&self.entry.id)
+        self.alarm.unwatch(&self.shared.waiters.alarms, &self.entry.id)
     }
 
     /// The claims that Redis may have on record in place of this one.
@@ -211,8 +210,7 @@ impl Lease for QueueLease {
 
     fn watch(&mut self, alarm: Alarm) {
         let (alarms, id) = (&self.shared.waiters.alarms, &self.entry.id);
-        alarms.watch(id, alarm);
-        self.watches = true;
+        self.alarm.watch(alarms, id, alarm);
         // A loss that was found out before there was an alarm for it.
         if let Some(reason) = self.chain.as_ref().and_then(|chain| chain.loss_of(id)) {
             alarms.ring(id, reason);

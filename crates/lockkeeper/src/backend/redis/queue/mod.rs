@@ -288,7 +288,7 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
         .needs_if(client.connector.has_sentinels(), &["role"])
         .likes(
             &["publish", &channel, "0"],
-            "whoever waits is told nothing, and finds out up to 600 ms late that it is its turn",
+            "a waiter is told nothing, and finds out up to 600 ms late that it is its turn",
         )
         .likes(&["scan", "0"], "locks cannot be listed")
         .likes(&["incrby", &format!("{prefix}sequence:0"), "1"], "numbers cannot be reserved")

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::keys::Keys;
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::{Alarm, Lease, Release, Standing};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -15,17 +16,13 @@ pub(super) struct ReentrantLease {
     pub(super) keys: Keys,
     pub(super) id: String,
     pub(super) ttl: Duration,
-    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
-    /// one: a lease takes away no alarm but its own.
-    pub(super) watches: bool,
+    pub(super) alarm: OwnAlarm,
 }
 
 impl ReentrantLease {
     /// Takes the alarm of this lease away, if there is one.
     fn unwatch(&mut self) {
-        if std::mem::take(&mut self.watches) {
-            self.shared.alarms.unwatch(&self.id);
-        }
+        self.alarm.unwatch(&self.shared.alarms, &self.id);
     }
 }
 
@@ -44,8 +41,7 @@ impl Lease for ReentrantLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.shared.alarms.watch(&self.id, alarm);
-        self.watches = true;
+        self.alarm.watch(&self.shared.alarms, &self.id, alarm);
     }
 }
 

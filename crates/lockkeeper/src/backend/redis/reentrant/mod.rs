@@ -42,7 +42,7 @@ mod wait;
 use super::client::{Client, Notice, Subscriber};
 use super::keys::PREFIX;
 use super::rights::{self, Wanted};
-use crate::backend::support::alarms::Alarms;
+use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason, Mode,
     Moment, Name, Patience, Ticket,
@@ -119,7 +119,7 @@ impl Reentrant {
                     keys: keys.clone(),
                     id: claim.id.to_string(),
                     ttl: claim.ttl,
-                    watches: false,
+                    alarm: OwnAlarm::default(),
                 };
                 let token = FencingToken::new(token);
                 let valid_for = claim.ttl;
@@ -164,7 +164,7 @@ fn wanted(client: &Client, prefix: &str, clustered: bool) -> Wanted {
         .needs(&["subscribe", &own])
         .needs_if(client.asks_replicas(), &["wait", "0", "0"])
         .needs_if(client.connector.has_sentinels(), &["role"])
-        .likes(&[subscribe, &channel], "whoever waits hears nothing, and finds a free lock late")
+        .likes(&[subscribe, &channel], "a waiter hears nothing, and finds a free lock late")
         .likes(&[publish, &channel, "0"], "nobody is told of a release, and finds a free lock late")
         .likes(&["scan", "0"], "locks cannot be listed")
 }
@@ -230,7 +230,7 @@ impl Backend for Reentrant {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let keys = self.shared.layout.keys(&ticket.name).ok()?;
         let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);
-        Some(Box::new(ReentrantLease { shared, keys, id, ttl, watches: false }))
+        Some(Box::new(ReentrantLease { shared, keys, id, ttl, alarm: OwnAlarm::default() }))
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {

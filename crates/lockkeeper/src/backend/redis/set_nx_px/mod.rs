@@ -24,7 +24,7 @@
 use super::client::Script;
 use super::error::unexpected;
 use super::single_key::SingleKeys;
-use crate::backend::support::alarms::Alarms;
+use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::{
     Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Name, Patience, Release,
     Standing, Ticket,
@@ -75,7 +75,7 @@ impl SetNxPx {
     /// The grant of a claim whose key was set by a request sent at `sent`.
     fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
         let (shared, id) = (self.shared.clone(), claim.id.to_string());
-        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl, watches: false };
+        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl, alarm: OwnAlarm::default() };
         Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }
     }
 }
@@ -126,7 +126,7 @@ impl Backend for SetNxPx {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let (shared, key) = (self.shared.clone(), self.shared.keys.of(&ticket.name));
         let (id, ttl) = (ticket.id.to_string(), ticket.ttl);
-        Some(Box::new(SetNxPxLease { shared, key, id, ttl, watches: false }))
+        Some(Box::new(SetNxPxLease { shared, key, id, ttl, alarm: OwnAlarm::default() }))
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {
@@ -151,17 +151,13 @@ struct SetNxPxLease {
     key: String,
     id: String,
     ttl: Duration,
-    /// Whether an alarm of this lease is set. Alarms are kept by claim, and there may be two leases of
-    /// one: a lease takes away no alarm but its own.
-    watches: bool,
+    alarm: OwnAlarm,
 }
 
 impl SetNxPxLease {
     /// Takes the alarm of this lease away, if there is one.
     fn unwatch(&mut self) {
-        if std::mem::take(&mut self.watches) {
-            self.shared.alarms.unwatch(&self.id);
-        }
+        self.alarm.unwatch(&self.shared.alarms, &self.id);
     }
 }
 
@@ -183,8 +179,7 @@ impl Lease for SetNxPxLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.shared.alarms.watch(&self.id, alarm);
-        self.watches = true;
+        self.alarm.watch(&self.shared.alarms, &self.id, alarm);
     }
 }
 

@@ -29,6 +29,7 @@ use super::schema;
 use super::sockets::Sockets;
 use super::time::{StoreClock, wall_us};
 use super::waiters::{WaitEnd, Waiters, Wakeup};
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, Moment};
 use crate::error::{Error, Result};
@@ -447,8 +448,8 @@ impl Client {
 
     /// Keeps `alarm`, to be rung should the claim be broken. Wakes the driver only if it sleeps for
     /// long: an uncontended lock would otherwise cost a switch of threads.
-    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
-        self.waiters.watch(id, alarm);
+    pub(super) fn watch(&self, own: &mut OwnAlarm, id: &str, alarm: Alarm) {
+        self.waiters.watch(own, id, alarm);
         // The alarm is entered first and the flag read after it, while the driver sets the flag
         // first and then looks for alarms: so at least one of the two sees the other.
         if self.wakeup.fast_asleep.load(Ordering::SeqCst) {

@@ -222,6 +222,6 @@ async fn none_waits_long_for_a_runtime_that_is_busy_elsewhere() {
     std::thread::sleep(2 * LONG);
     let mut second = pin!(stage.send("second"));
     assert!(second.as_mut().now_or_never().is_none());
-    assert!(lock(&stage.batch.waiting).commands.is_empty(), "whoever comes next sends it");
+    assert!(lock(&stage.batch.waiting).commands.is_empty(), "the next caller sends it");
     assert_eq!(stage.arrived(2).await, ["first", "second"]);
 }
