@@ -223,7 +223,13 @@ impl FromStr for ClaimId {
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        // Not by `{:032x}`: every claim is written, and this takes half as many instructions.
+        let mut digits = [0; 32];
+        for (at, byte) in self.0.to_be_bytes().into_iter().enumerate() {
+            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+            (digits[2 * at], digits[2 * at + 1]) = (digit(byte >> 4), digit(byte & 15));
+        }
+        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
     }
 }
 

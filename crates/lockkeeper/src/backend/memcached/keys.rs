@@ -18,6 +18,7 @@ use crate::backend::support::options::config;
 use crate::backend::support::percent;
 use crate::error::Result;
 use ring::digest::{SHA256, digest};
+use std::borrow::Cow;
 
 /// The longest key.
 const LONGEST: usize = 250;
@@ -90,8 +91,11 @@ impl Keys {
     }
 
     fn coded(&self, mark: &str, name: &Name) -> String {
-        let coded = percent::encode(name.as_str(), |_, c| is_plain(c));
-        let key = format!("{}{mark}{coded}", self.prefix);
+        let coded = match name.as_str().chars().all(is_plain) {
+            true => Cow::Borrowed(name.as_str()),
+            false => Cow::Owned(percent::encode(name.as_str(), |_, c| is_plain(c))),
+        };
+        let key = [&self.prefix, mark, &coded].concat();
         if key.len() <= LONGEST {
             return key;
         }

@@ -11,6 +11,7 @@
 //
 mod add;
 mod client;
+mod decimal;
 mod error;
 mod inspect;
 mod keys;

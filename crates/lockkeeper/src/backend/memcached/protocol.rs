@@ -12,8 +12,14 @@
 //! Answers come in the order of the requests, and each carries its request's number (`O`): an answer
 //! that comes where another was due ends the connection, and is believed by nobody.
 
+use super::decimal;
+
 /// The longest line we read. Longer ones are no answers of memcached.
 const LONGEST_LINE: usize = 4096;
+/// What ends a line, and a value.
+const END: &str = "\r\n";
+/// Room for what a line has beside its key: a few words and numbers.
+const MOST_BESIDE_KEY: usize = 96;
 /// The longest value we read: that of a lock is far below; a key that others use may hold more.
 const LONGEST_VALUE: usize = 64 << 20;
 
@@ -40,35 +46,43 @@ impl Request {
     /// Stores `value`, to be kept for `seconds`. The key is one of [`keys`](super::keys), and so is
     /// one word for the server.
     pub(super) fn set(number: u32, key: &str, value: &[u8], when: When, seconds: u64) -> Self {
-        let size = value.len();
-        let when = match when {
-            When::Absent => "ME".to_owned(),
-            When::Is(cas) => format!("C{cas}"),
-            When::Always => "MS".to_owned(),
-        };
-        let line = format!("ms {key} {size} {when} T{seconds} c O{number}\r\n");
-        let bytes = [line.as_bytes(), value, b"\r\n"].concat();
-        Self { bytes, number: Some(number) }
+        let mut line = Line::new("ms", key, value.len() + END.len());
+        line.number(" ", value.len() as u64);
+        match when {
+            When::Absent => line.text(" ME"),
+            When::Is(cas) => line.number(" C", cas),
+            When::Always => line.text(" MS"),
+        }
+        line.number(" T", seconds);
+        line.text(" c");
+        let mut request = line.end(number);
+        request.bytes.extend_from_slice(value);
+        request.bytes.extend_from_slice(END.as_bytes());
+        request
     }
 
     /// Deletes the item if it has this CAS.
     pub(super) fn delete(number: u32, key: &str, cas: u64) -> Self {
-        Self::meta(number, format!("md {key} C{cas} O{number}\r\n"))
+        let mut line = Line::new("md", key, 0);
+        line.number(" C", cas);
+        line.end(number)
     }
 
     /// Reads the item, its CAS, and how many seconds it is still kept.
     pub(super) fn get(number: u32, key: &str) -> Self {
-        Self::meta(number, format!("mg {key} v c t O{number}\r\n"))
+        let mut line = Line::new("mg", key, 0);
+        line.text(" v c t");
+        line.end(number)
     }
 
     /// Counts up by `step`; a count that does not exist begins as `first`, and is never dropped for
     /// its age.
     pub(super) fn count(number: u32, key: &str, step: u64, first: u64) -> Self {
-        Self::meta(number, format!("ma {key} N0 J{first} D{step} v O{number}\r\n"))
-    }
-
-    fn meta(number: u32, line: String) -> Self {
-        Self { bytes: line.into_bytes(), number: Some(number) }
+        let mut line = Line::new("ma", key, 0);
+        line.number(" N0 J", first);
+        line.number(" D", step);
+        line.text(" v");
+        line.end(number)
     }
 
     /// A plain command without data.
@@ -81,6 +95,35 @@ impl Request {
     pub(super) fn login(login: &str) -> Self {
         let bytes = format!("set auth 0 -1 {}\r\n{login}\r\n", login.len()).into_bytes();
         Self { bytes, number: None }
+    }
+}
+
+/// The line of a meta command, put together in one buffer: every lock and every release makes one.
+struct Line(Vec<u8>);
+
+impl Line {
+    /// `behind` is how many bytes will follow the line.
+    fn new(command: &str, key: &str, behind: usize) -> Self {
+        let mut line = Self(Vec::with_capacity(key.len() + MOST_BESIDE_KEY + behind));
+        line.text(command);
+        line.text(" ");
+        line.text(key);
+        line
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn number(&mut self, before: &str, number: u64) {
+        self.text(before);
+        decimal::push(&mut self.0, number);
+    }
+
+    fn end(mut self, number: u32) -> Request {
+        self.number(" O", number.into());
+        self.text(END);
+        Request { bytes: self.0, number: Some(number) }
     }
 }
 
@@ -132,19 +175,21 @@ pub(super) struct Nonsense(pub(super) String);
 /// The first whole answer in `input` and its length, `None` if it is not all there yet.
 pub(super) fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, Nonsense> {
     let Some((line, rest)) = line(input)? else { return Ok(None) };
-    let words: Vec<&str> = line.split(' ').collect();
-    let reply = match words.as_slice() {
-        ["VA", size, flags @ ..] => return value(line, size, flags, input, rest),
-        ["STAT", ..] | ["END"] => return stats(input),
-        ["HD", flags @ ..] => Reply::Code(Code::Done, read_flags(flags, line)?),
-        ["NS", flags @ ..] => Reply::Code(Code::NotStored, read_flags(flags, line)?),
-        ["EX", flags @ ..] => Reply::Code(Code::Changed, read_flags(flags, line)?),
-        ["NF" | "EN", flags @ ..] => Reply::Code(Code::Absent, read_flags(flags, line)?),
-        ["MN"] => Reply::Code(Code::NoOperation, Flags::default()),
-        ["VERSION", version @ ..] => Reply::Version(version.join(" ")),
-        ["STORED"] => Reply::Stored,
-        ["ERROR" | "CLIENT_ERROR", ..] => Reply::Misunderstood(line.to_owned()),
-        ["SERVER_ERROR", ..] => Reply::Refused(line.to_owned()),
+    let (word, behind) = line.split_once(' ').unwrap_or((line, ""));
+    let code = |code| Ok(Reply::Code(code, read_flags(behind, line)?));
+    let reply = match word {
+        "VA" => return value(line, behind, input, rest),
+        "HD" => code(Code::Done)?,
+        "NS" => code(Code::NotStored)?,
+        "EX" => code(Code::Changed)?,
+        "NF" | "EN" => code(Code::Absent)?,
+        "STAT" => return stats(input),
+        "END" if line == word => return stats(input),
+        "MN" if line == word => Reply::Code(Code::NoOperation, Flags::default()),
+        "VERSION" => Reply::Version(behind.to_owned()),
+        "STORED" if line == word => Reply::Stored,
+        "ERROR" | "CLIENT_ERROR" => Reply::Misunderstood(line.to_owned()),
+        "SERVER_ERROR" => Reply::Refused(line.to_owned()),
         _ => return Err(Nonsense::of(line)),
     };
     Ok(Some((reply, input.len() - rest.len())))
@@ -172,7 +217,8 @@ impl Nonsense {
 
 /// The first line without its end, and what follows.
 fn line(input: &[u8]) -> Result<Option<(&str, &[u8])>, Nonsense> {
-    let Some(end) = input.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
+    let first = &input[..input.len().min(LONGEST_LINE)];
+    let Some(end) = first.iter().position(|byte| *byte == b'\n') else {
         return match input.len() < LONGEST_LINE {
             true => Ok(None),
             false => Err(Nonsense::of(&String::from_utf8_lossy(&input[..60]))),
@@ -188,12 +234,12 @@ fn line(input: &[u8]) -> Result<Option<(&str, &[u8])>, Nonsense> {
 
 fn value(
     line: &str,
-    size: &str,
-    flags: &[&str],
+    words: &str,
     input: &[u8],
     rest: &[u8],
 ) -> Result<Option<(Reply, usize)>, Nonsense> {
     let nonsense = || Nonsense::of(line);
+    let (size, flags) = words.split_once(' ').unwrap_or((words, ""));
     let size: usize = size.parse().map_err(|_| nonsense())?;
     if size > LONGEST_VALUE {
         return Err(nonsense());
@@ -221,9 +267,9 @@ fn stats(input: &[u8]) -> Result<Option<(Reply, usize)>, Nonsense> {
     Ok(None)
 }
 
-fn read_flags(words: &[&str], line: &str) -> Result<Flags, Nonsense> {
+fn read_flags(words: &str, line: &str) -> Result<Flags, Nonsense> {
     let mut flags = Flags::default();
-    for word in words.iter().filter(|word| !word.is_empty()) {
+    for word in words.split(' ').filter(|word| !word.is_empty()) {
         let Some((flag, token)) = word.split_at_checked(1) else {
             return Err(Nonsense::of(line));
         };

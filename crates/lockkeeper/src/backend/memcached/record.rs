@@ -14,6 +14,7 @@
 //! Any other value is another program's, and keeps us out all the same.
 
 use super::client::Version;
+use super::decimal;
 use crate::backend::{Claim, FencingToken, Name, Owner};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const OURS: &str = "lockkeeper 1\n";
 /// In the place of a token that is not written down yet.
 const UNWRITTEN: &str = "-";
+/// Room for what a value has beside the texts of its claim: two numbers, line ends, and the beginning.
+const MOST_BESIDE: usize = 64;
 /// What stands in the key of a claim that was given back and stays for its `min_hold`.
 pub(super) const RELEASED: &[u8] = b"lockkeeper 1 released";
 
@@ -40,7 +43,7 @@ impl Record {
     /// That of a claim that is being made.
     pub(super) fn of(claim: &Claim) -> Self {
         // Line breaks would shift the lines below; the note comes last and may have them.
-        let in_a_line = |text: &str| text.chars().filter(|c| *c != '\n').collect::<String>();
+        let in_a_line = |text: &str| text.replace('\n', "");
         Self {
             id: claim.id.to_string(),
             token: None,
@@ -55,9 +58,25 @@ impl Record {
     /// As it is stored.
     pub(super) fn write(&self) -> Vec<u8> {
         let Self { id, token, owner, identity, asked, name, note } = self;
-        let token = token.map_or_else(|| UNWRITTEN.to_owned(), |token| token.to_string());
+        let (owner, name) = (owner.id(), name.as_str());
+        let length = id.len() + owner.len() + identity.len() + name.len() + note.len();
+        // In one buffer, without `format!`: every lock writes one.
+        let mut value = Vec::with_capacity(length + MOST_BESIDE);
+        value.extend_from_slice(OURS.as_bytes());
+        push_line(&mut value, id);
+        match token {
+            Some(token) => decimal::push(&mut value, *token),
+            None => value.extend_from_slice(UNWRITTEN.as_bytes()),
+        }
+        value.push(b'\n');
+        push_line(&mut value, owner);
+        push_line(&mut value, identity);
         let asked = asked.unwrap_or_default().as_millis();
-        format!("{OURS}{id}\n{token}\n{owner}\n{identity}\n{asked}\n{name}\n{note}").into_bytes()
+        decimal::push(&mut value, u64::try_from(asked).unwrap_or(u64::MAX));
+        value.push(b'\n');
+        push_line(&mut value, name);
+        value.extend_from_slice(note.as_bytes());
+        value
     }
 
     /// What a value says; `None` for another program's.
@@ -94,6 +113,11 @@ impl Record {
     pub(super) fn age(&self) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| now().saturating_sub(asked))
     }
+}
+
+fn push_line(value: &mut Vec<u8>, line: &str) {
+    value.extend_from_slice(line.as_bytes());
+    value.push(b'\n');
 }
 
 /// Since 1970. For people to read; nothing is decided by it.

@@ -145,7 +145,10 @@ impl Link {
         let answers = requests.map(|Request { bytes, number }| {
             let (answer, answered) = oneshot::channel();
             state.slots.push_back(Slot { number, answer });
-            state.outgoing.extend(bytes);
+            match state.outgoing.is_empty() {
+                true => state.outgoing = bytes,
+                false => state.outgoing.extend(bytes),
+            }
             Answer(answered)
         });
         match is_crowded {

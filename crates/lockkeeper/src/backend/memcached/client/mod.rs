@@ -362,8 +362,9 @@ impl Server {
         let (reply, since) = match vouched {
             Some(since) => (self.ask(number, connection, request).await?, Some(since)),
             None => {
-                let both = link.send([Request::plain("stats"), request])?;
-                let [reading, reply] = self.answers(number, connection, both).await?;
+                let [reading, reply] = link.send([Request::plain("stats"), request])?;
+                let both = async { Ok((reading.wait().await?, reply.wait().await?)) };
+                let (reading, reply) = self.in_time(number, connection, both).await?;
                 let fresh = self.reading(life, &reading, asked);
                 (reply, fresh.then_some(asked))
             }
@@ -392,27 +393,20 @@ impl Server {
         connection: &Connection,
         request: Request,
     ) -> Result<Reply, Failure> {
-        let sent = connection.link.send([request])?;
-        let [reply] = self.answers(number, connection, sent).await?;
-        Ok(reply)
+        let [answer] = connection.link.send([request])?;
+        self.in_time(number, connection, answer.wait()).await
     }
 
     /// Waits for answers; a connection on which they do not come in time is closed, so that they
     /// come to nobody.
-    async fn answers<const N: usize>(
+    async fn in_time<T>(
         &self,
         number: u64,
         connection: &Connection,
-        answers: [link::Answer; N],
-    ) -> Result<[Reply; N], Failure> {
-        let all = async {
-            let mut replies = Vec::with_capacity(N);
-            for answer in answers {
-                replies.push(answer.wait().await?);
-            }
-            replies.try_into().map_err(|_| Failure::Broken)
-        };
-        let outcome = timeout(self.options.timeout, all).await.unwrap_or(Err(Failure::TimedOut));
+        answers: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let outcome = timeout(self.options.timeout, answers).await;
+        let outcome = outcome.unwrap_or(Err(Failure::TimedOut));
         if outcome.is_err() && self.current.give_up(number).is_some() {
             connection.link.close();
             (self.broken)();
