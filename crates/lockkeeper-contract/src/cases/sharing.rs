@@ -2,7 +2,7 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{LONG, PATIENT, Stage, ms, queue_of, queues};
+use crate::stage::{LONG, PATIENT, Stage, eventually, ms, queue_of, queues};
 use crate::verdict::{Outcome, ensure, unknown};
 use lockkeeper::backend::Mode;
 use std::sync::Arc;
@@ -96,6 +96,9 @@ async fn readers_and_writers_never_meet(stage: Arc<Stage>) -> Outcome {
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicUsize::new(0)),
     );
+    // It is held until everyone has found it held: where the store is slow, a visit is over before
+    // the next one asks, and nobody would meet anybody.
+    let first = stage.keeper().await?.rw_lock(&name).write().ttl(LONG).acquire().await?;
     let mut tasks = Vec::new();
     for number in 0..6 {
         let keeper = stage.keeper().await?;
@@ -119,12 +122,22 @@ async fn readers_and_writers_never_meet(stage: Arc<Stage>) -> Outcome {
                 broken.fetch_or(!allowed, Ordering::SeqCst);
                 together.fetch_or(!writes && there > 0, Ordering::SeqCst);
                 tokio::time::sleep(ms(3)).await;
+                // The first readers wait for each other, but not for one that is behind a writer.
+                for _ in 0..100 {
+                    if writes || together.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    tokio::time::sleep(ms(3)).await;
+                }
                 inside.fetch_sub(weight, Ordering::SeqCst);
                 guard.release().await?;
             }
             Ok::<(), lockkeeper::Error>(())
         }));
     }
+    let busy = async || Ok((waited.load(Ordering::SeqCst) >= tasks.len()).then_some(()));
+    eventually("everyone finds it held", busy).await?;
+    first.release().await?;
     for task in tasks {
         task.await??;
     }
