@@ -55,6 +55,10 @@ pub(crate) enum Verb {
     Break(BreakArguments),
     /// Print every kind of store and what it promises
     Recipes(RecipesArguments),
+    /// Print the tables and the rights that locks in a database need
+    ///
+    /// For databases in which programs may not create tables. Connects to nothing.
+    Schema(SchemaArguments),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -208,6 +212,12 @@ pub(crate) struct BreakArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArguments {
     #[command(flatten)]
     pub(crate) store: StoreArguments,
 }

@@ -66,6 +66,10 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
         Verb::Show(asked) => wait_for(inspect::show(asked)),
         Verb::Break(asked) => wait_for(break_lock::break_lock(asked)),
         Verb::Recipes(asked) => recipes::print(asked),
+        Verb::Schema(asked) => {
+            output::print(lockkeeper::backend::sql::schema_script(asked.store.url())?)?;
+            Ok(exit::FINE)
+        }
         Verb::Completions { shell } => manual::completions(*shell),
         Verb::Man { verb } => manual::man(verb.as_deref()),
     }

@@ -174,6 +174,47 @@ pub static STORES: &[Store] = &[
         speaks_resp: false,
         interop: true,
     },
+    Store {
+        kind: Kind::Postgres,
+        contract: &[
+            variant("postgres-table", "?recipe=table"),
+            variant("postgres-advisory", "?recipe=advisory&session=3s&sessions=120"),
+            variant("postgres-optimistic", "?recipe=optimistic"),
+        ],
+        runs: &[
+            whole("table"),
+            part("table", "rw", 0),
+            part("table", "permits", 0),
+            part("table", "cancel", 0),
+            whole("advisory"),
+            part("advisory", "rw", 0),
+            whole("optimistic"),
+        ],
+        own_runs: &[own("table", "1", "runtime-end", 6)],
+        session: None,
+        speaks_resp: false,
+        interop: false,
+    },
+    Store {
+        kind: Kind::MariaDb,
+        contract: &[
+            variant("mariadb-table", "?recipe=table"),
+            variant("mariadb-get-lock", "?recipe=get-lock&session=3s&sessions=120"),
+            variant("mariadb-optimistic", "?recipe=optimistic"),
+        ],
+        runs: &[
+            whole("table"),
+            part("table", "rw", 0),
+            part("table", "permits", 0),
+            part("table", "cancel", 0),
+            whole("get-lock"),
+            part("optimistic", "lock", 0),
+        ],
+        own_runs: &[own("table", "1", "runtime-end", 6)],
+        session: None,
+        speaks_resp: false,
+        interop: false,
+    },
 ];
 
 /// The row of a kind of server, if lockkeeper has a store for it.

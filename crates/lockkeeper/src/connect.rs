@@ -20,6 +20,8 @@ use std::time::Duration;
 /// | `redis://host`, `rediss://host` | Redis or Valkey, plain or encrypted: see [`redis`](crate::backend::redis) |
 /// | `redis+sentinel://h1,h2,h3/name` | the primary of that name, wherever the sentinels say it is |
 /// | `redis+cluster://h1,h2,h3` | a Redis cluster |
+/// | `postgres://host/database` | PostgreSQL: see [`sql`](crate::backend::sql) |
+/// | `mariadb://host/database`, `mysql://…` | MariaDB or MySQL: see [`sql`](crate::backend::sql) |
 /// | `etcd://h1,h2,h3/prefix` | etcd: see [`etcd`](crate::backend::etcd) |
 /// | `memcached://h1,h2` | memcached: see [`memcached`](crate::backend::memcached) |
 /// | `zookeeper://h1,h2,h3/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
@@ -135,6 +137,8 @@ async fn open_in(address: Address, background: &Background) -> Result<Arc<dyn Ba
     not(any(
         feature = "etcd",
         feature = "memcached",
+        feature = "mysql",
+        feature = "postgres",
         feature = "redis",
         feature = "sqlite",
         feature = "zookeeper"
@@ -157,6 +161,14 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
         #[cfg(feature = "etcd")]
         "etcd" => {
             Box::new(crate::backend::etcd::EtcdOptions::read(&address)?).open(background).await
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            Box::new(crate::backend::sql::MysqlOptions::read(&address)?).open(background).await
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            Box::new(crate::backend::sql::PostgresOptions::read(&address)?).open(background).await
         }
         #[cfg(feature = "memcached")]
         "memcached" => {
@@ -182,6 +194,12 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
 
 fn unknown_scheme(scheme: &str) -> Error {
     let known = recipes();
+    // The other spellings of a scheme.
+    let scheme = match scheme {
+        "mysql" => "mariadb",
+        "postgresql" => "postgres",
+        scheme => scheme,
+    };
     if let Some(recipe) = known.iter().find(|recipe| recipe.scheme == scheme) {
         let feature = recipe.feature.unwrap_or_default();
         return Error::new(

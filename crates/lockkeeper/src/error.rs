@@ -28,6 +28,9 @@ pub enum ErrorKind {
     TimedOut,
     /// The owner already holds the name in a weaker mode, and would wait for itself.
     WouldDeadlock,
+    /// As many claims are held or made as the recipe has connections for. Nothing was asked of the
+    /// store.
+    Exhausted,
     /// The store answered with an error of its own.
     Store,
 }
@@ -44,6 +47,7 @@ impl ErrorKind {
             Self::NotHeld => "not held",
             Self::TimedOut => "timed out",
             Self::WouldDeadlock => "would deadlock",
+            Self::Exhausted => "exhausted",
             Self::Store => "store error",
         }
     }
@@ -122,8 +126,10 @@ impl Error {
     /// assert!(!Error::new(ErrorKind::Unsupported, "no shared mode").is_retryable());
     /// ```
     pub fn is_retryable(&self) -> bool {
-        let passing =
-            matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Lost);
+        let passing = matches!(
+            self.kind(),
+            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Lost | ErrorKind::Exhausted
+        );
         passing && !self.0.lasting
     }
 

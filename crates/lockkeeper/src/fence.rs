@@ -10,7 +10,7 @@
 //! has read already, then overwrites it without having seen it.
 //!
 //! For something in this process there is [`Register`]. For stores there are statements to copy:
-//! [`SQL_ENTER`] and [`SQL_UPDATE`], [`REDIS_ENTER`] and [`REDIS_WRITE`].
+//! [`SQL_ENTER`] and [`SQL_UPDATE`], [`SQL_IF_UNCHANGED`], [`REDIS_ENTER`] and [`REDIS_WRITE`].
 
 use crate::backend::support::sync::lock;
 use crate::claim::FencingToken;
@@ -39,6 +39,19 @@ pub const SQL_ENTER: &str = "UPDATE account SET fence = ? WHERE id = ? AND fence
 /// ```
 pub const SQL_UPDATE: &str =
     "UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?";
+
+/// A change of a row that nobody has changed since it was read, for any SQL database: no lock, and no
+/// token, is needed for that.
+///
+/// Give the row a column `version BIGINT NOT NULL DEFAULT 0`, and read it with the rest. No row
+/// changed means: somebody was faster; read again. The placeholders are, in order: the value, the
+/// key, the version that was read.
+///
+/// ```sql
+/// UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND version = ?
+/// ```
+pub const SQL_IF_UNCHANGED: &str =
+    "UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND version = ?";
 
 /// Shows the token of a new holder and reads, for Redis: `EVAL script 1 key token`, which returns
 /// the value, or an error that begins with `STALE`.
@@ -198,5 +211,23 @@ mod tests {
         let balance: i64 =
             database.query_row("SELECT balance FROM account", [], |row| row.get(0)).unwrap();
         assert_eq!(balance, 80);
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn of_two_who_read_the_same_version_one_writes() {
+        let database = rusqlite::Connection::open_in_memory().unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER,
+                   version BIGINT NOT NULL DEFAULT 0);
+                 INSERT INTO account(id, balance) VALUES (7, 100);",
+            )
+            .unwrap();
+        let write = |balance: i64, version: i64| {
+            database.execute(SQL_IF_UNCHANGED, (balance, 7, version)).unwrap()
+        };
+        assert_eq!((write(90, 0), write(80, 0)), (1, 0), "both wrote what they had read once");
+        assert_eq!(write(80, 1), 1);
     }
 }

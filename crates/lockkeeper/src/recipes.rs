@@ -62,6 +62,60 @@ static RECIPES: &[Recipe] = &[
         compiled: cfg!(feature = "etcd"),
     },
     Recipe {
+        scheme: "mariadb",
+        name: "table",
+        example: "mariadb://127.0.0.1/database",
+        about: "two tables in MariaDB or MySQL, with a fair queue",
+        capability: MARIADB_TABLE,
+        feature: Some("mysql"),
+        compiled: cfg!(feature = "mysql"),
+    },
+    Recipe {
+        scheme: "mariadb",
+        name: "get-lock",
+        example: "mariadb://127.0.0.1/database?recipe=get-lock",
+        about: "the named locks of MariaDB and MySQL, a session for each",
+        capability: MARIADB_GET_LOCK,
+        feature: Some("mysql"),
+        compiled: cfg!(feature = "mysql"),
+    },
+    Recipe {
+        scheme: "mariadb",
+        name: "optimistic",
+        example: "mariadb://127.0.0.1/database?recipe=optimistic",
+        about: "a row with a version; no two clocks are compared",
+        capability: SQL_OPTIMISTIC,
+        feature: Some("mysql"),
+        compiled: cfg!(feature = "mysql"),
+    },
+    Recipe {
+        scheme: "postgres",
+        name: "table",
+        example: "postgres://127.0.0.1/database",
+        about: "two tables in PostgreSQL, with a fair queue",
+        capability: POSTGRES_TABLE,
+        feature: Some("postgres"),
+        compiled: cfg!(feature = "postgres"),
+    },
+    Recipe {
+        scheme: "postgres",
+        name: "advisory",
+        example: "postgres://127.0.0.1/database?recipe=advisory",
+        about: "PostgreSQL's own advisory locks, a session for each",
+        capability: POSTGRES_ADVISORY,
+        feature: Some("postgres"),
+        compiled: cfg!(feature = "postgres"),
+    },
+    Recipe {
+        scheme: "postgres",
+        name: "optimistic",
+        example: "postgres://127.0.0.1/database?recipe=optimistic",
+        about: "a row with a version; no two clocks are compared",
+        capability: SQL_OPTIMISTIC,
+        feature: Some("postgres"),
+        compiled: cfg!(feature = "postgres"),
+    },
+    Recipe {
         scheme: "memcached",
         name: "add",
         example: "memcached://127.0.0.1",
@@ -184,6 +238,37 @@ pub(crate) const ETCD: Capability = Capability {
     atomic_multi: true,
     portable: false,
     ..MEMORY
+};
+
+/// What `postgres://` promises with its default recipe.
+pub(crate) const POSTGRES_TABLE: Capability =
+    Capability { reach: Reach::Network, durable: true, ..MEMORY };
+
+/// What `mariadb://` and `mysql://` promise with their default recipe. These servers pass no
+/// messages on, so waiters ask.
+pub(crate) const MARIADB_TABLE: Capability = Capability { notified: false, ..POSTGRES_TABLE };
+
+/// What `postgres://?recipe=advisory` promises. The server's memory has the locks, and forgets them
+/// when it restarts.
+pub(crate) const POSTGRES_ADVISORY: Capability = Capability {
+    shared: true,
+    fencing: true,
+    notified: true,
+    session: true,
+    frees_dead: true,
+    inspects: true,
+    ..Capability::least(Reach::Network)
+};
+
+/// What `mariadb://?recipe=get-lock` promises.
+pub(crate) const MARIADB_GET_LOCK: Capability = Capability { shared: false, ..POSTGRES_ADVISORY };
+
+/// What `recipe=optimistic` promises on PostgreSQL, MariaDB and MySQL.
+pub(crate) const SQL_OPTIMISTIC: Capability = Capability {
+    fencing: true,
+    durable: true,
+    inspects: true,
+    ..Capability::least(Reach::Network)
 };
 
 /// What `memcached://` promises. One key per lock has no room for a queue, and its clock counts whole

@@ -6,6 +6,7 @@ use super::program::Program;
 use super::program::etcd::Etcd;
 use super::program::mariadb::MariaDb;
 use super::program::memcached::Memcached;
+use super::program::pgbouncer::PgBouncer;
 use super::program::postgres::Postgres;
 use super::program::redis::Redis;
 use super::program::zookeeper::ZooKeeper;
@@ -76,6 +77,12 @@ impl Lab {
     /// PostgreSQL, with a user and a database `lockkeeper`.
     pub fn postgres(&self) -> Plan<Postgres> {
         self.plan(Postgres::default())
+    }
+
+    /// `PgBouncer` in front of the PostgreSQL on this port, which hands every transaction to
+    /// whichever of its few sessions is idle.
+    pub fn pgbouncer(&self, postgres: u16) -> Plan<PgBouncer> {
+        self.plan(PgBouncer::before(postgres))
     }
 
     /// MariaDB, with a user and a database `lockkeeper`.

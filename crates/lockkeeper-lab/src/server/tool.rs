@@ -28,10 +28,15 @@ pub(crate) const ZOOKEEPER: Tool =
     tool("zookeeper.jar", "libzookeeper-java", &["/usr/share/java", "/usr/share/zookeeper"]);
 pub(crate) const INITDB: Tool = tool("initdb", "postgresql", POSTGRES_HOMES);
 pub(crate) const POSTGRES: Tool = tool("postgres", "postgresql", POSTGRES_HOMES);
+/// Copies a running server to a standby; in the package of the client, on which `postgresql` depends.
+pub(crate) const PG_BASEBACKUP: Tool = tool("pg_basebackup", "postgresql", POSTGRES_HOMES);
+pub(crate) const PGBOUNCER: Tool = tool("pgbouncer", "pgbouncer", SYSTEM);
 pub(crate) const MARIADB: Tool = tool("mariadbd", "mariadb-server-core", SYSTEM);
 pub(crate) const MARIADB_INSTALL: Tool = tool("mariadb-install-db", "mariadb-server-core", SYSTEM);
 /// `mariadb-install-db` calls it.
 pub(crate) const MARIADB_DEFAULTS: Tool = tool("my_print_defaults", "mariadb-client-core", SYSTEM);
+/// What makes MariaDB a member of a cluster with several primaries.
+pub(crate) const GALERA: Tool = tool("libgalera_smm.so", "galera-4", &["/usr/lib/galera"]);
 pub(crate) const MEMCACHED: Tool = tool("memcached", "memcached", SYSTEM);
 pub(crate) const ETCD: Tool = tool("etcd", "etcd-server", SYSTEM);
 pub(crate) const ETCDCTL: Tool = tool("etcdctl", "etcd-client", SYSTEM);
@@ -51,7 +56,8 @@ pub(crate) const JAVAC: Tool = tool("javac", "default-jdk-headless", &[]);
 pub(crate) const MAVEN: Tool = tool("mvn", "maven", &[]);
 
 /// Needed by some tests, for every kind of server.
-pub(crate) const EXTRAS: &[Tool] = &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL];
+pub(crate) const EXTRAS: &[Tool] =
+    &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL, PG_BASEBACKUP, PGBOUNCER, GALERA];
 /// Needed to test other libraries.
 pub(crate) const LANGUAGES: &[Tool] = &[PYTHON, NODE, NPM, JAVAC, MAVEN];
 

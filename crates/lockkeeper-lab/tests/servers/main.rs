@@ -2,6 +2,7 @@
 
 mod breaking;
 mod child;
+mod databases;
 mod groups;
 mod leaving;
 mod limits;
@@ -41,6 +42,7 @@ fn main() -> Result<()> {
         breaking::CASES,
         time::CASES,
         limits::CASES,
+        databases::CASES,
         leaving::CASES,
     ];
     let trials = cases.into_iter().flatten().map(|case| trial(&lab, *case)).collect();

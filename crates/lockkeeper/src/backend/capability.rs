@@ -54,6 +54,9 @@ pub struct Capability {
     /// session is good for is cut to that; a process that dies frees its claims when the store
     /// ends the session, whatever their ttl; one that lives frees each of them at its ttl.
     pub session: bool,
+    /// A process that dies frees its claims at once, long before their ttl: the store sees the end
+    /// of its connection.
+    pub frees_dead: bool,
     /// Who holds and who waits can be told, and a claim be broken: [`Backend::inspector`].
     pub inspects: bool,
     /// Numbers can be reserved: [`Backend::sequencer`].
@@ -84,6 +87,7 @@ impl Capability {
             notified: false,
             durable: false,
             session: false,
+            frees_dead: false,
             inspects: false,
             sequences: false,
             atomic_multi: false,

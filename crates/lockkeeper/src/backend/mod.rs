@@ -13,6 +13,8 @@ pub mod memory;
 pub mod queue;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub(crate) mod support;

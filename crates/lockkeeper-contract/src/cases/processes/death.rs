@@ -31,7 +31,9 @@ async fn a_killed_holder_is_followed_after_its_validity_and_not_before(
     process.kill()?;
     let next = keeper.lock(&name).ttl(LONG).acquire_within(PATIENT).await?;
     let early = valid_until.remaining();
-    ensure!(early.is_zero(), "granted {early:?} before the dead one's claim was over");
+    // Some stores see the end of the dead one's connection, and know by it.
+    let at_once = keeper.capability().frees_dead;
+    ensure!(early.is_zero() || at_once, "granted {early:?} before the dead one's claim was over");
     let later = next.token().map_or(0, |token| token.get());
     ensure!(next.token().is_none() || later > token, "after {token} came {later}");
     next.release().await?;

@@ -2,8 +2,9 @@
 
 use super::{Clock, Program};
 use crate::server::place::{Place, words};
+use crate::server::plan::Plan;
 use crate::server::template;
-use crate::server::tool::{MARIADB, MARIADB_INSTALL};
+use crate::server::tool::{GALERA, MARIADB, MARIADB_INSTALL};
 use crate::server::wire;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
@@ -13,7 +14,11 @@ use std::sync::Arc;
 /// Run at every start, before the first client.
 const WELCOME: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
     CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
-    GRANT ALL ON *.* TO lockkeeper@'127.0.0.1';\n";
+    GRANT ALL ON *.* TO lockkeeper@'127.0.0.1' WITH GRANT OPTION;\n";
+/// Of a server that is read only: whoever has every right may write all the same.
+const WELCOME_TO_READ: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
+    CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
+    GRANT ALL ON lockkeeper.* TO lockkeeper@'127.0.0.1';\n";
 const SMALL: [&str; 4] = [
     "--innodb-log-file-size=8M",
     "--innodb-buffer-pool-size=16M",
@@ -25,7 +30,29 @@ const SMALL: [&str; 4] = [
 /// A MariaDB server.
 #[derive(Debug, Clone, Default)]
 pub struct MariaDb {
-    _private: (),
+    settings: Vec<String>,
+    read_only: bool,
+    galera: bool,
+}
+
+impl Plan<MariaDb> {
+    /// Adds an option of the command line: `--name=value`. Of two for one name the later counts.
+    pub fn config(mut self, option: &str) -> Self {
+        self.program.settings.push(option.to_owned());
+        self
+    }
+
+    /// Lets nobody write, as on a replica.
+    pub fn read_only(mut self) -> Self {
+        self.program.read_only = true;
+        self.config("--read-only=ON")
+    }
+
+    /// Makes it the first member of a Galera cluster, in which every member takes writes.
+    pub fn galera(mut self) -> Self {
+        self.program.galera = true;
+        self
+    }
 }
 
 impl MariaDb {
@@ -56,6 +83,11 @@ impl Program for MariaDb {
         "mariadb"
     }
 
+    /// Members of a cluster talk to each other on ports of their own.
+    fn ports(&self) -> usize {
+        if self.galera { 3 } else { 1 }
+    }
+
     fn user(&self) -> Option<&'static str> {
         Some("mysql")
     }
@@ -63,7 +95,8 @@ impl Program for MariaDb {
     fn prepare(&self, place: &Place) -> Result<()> {
         let template = place.home.templates.get("mariadb", || self.template(place))?;
         template::copy(&template, place.data())?;
-        std::fs::write(place.folder().join("welcome.sql"), WELCOME)?;
+        let welcome = if self.read_only { WELCOME_TO_READ } else { WELCOME };
+        std::fs::write(place.folder().join("welcome.sql"), welcome)?;
         Ok(())
     }
 
@@ -81,6 +114,24 @@ impl Program for MariaDb {
             "--max-connections=300",
         ];
         words.extend(SMALL.map(OsString::from));
+        if self.galera {
+            words.push(option("--wsrep-provider=", &GALERA.path()?));
+            words.extend(words![
+                "--wsrep-on=ON",
+                "--wsrep-cluster-address=gcomm://",
+                "--wsrep-sst-method=rsync",
+                "--binlog-format=ROW",
+                "--innodb-autoinc-lock-mode=2",
+                format!("--wsrep-node-address=127.0.0.1:{}", place.ports()[1]),
+                format!(
+                    "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{};\
+                     ist.recv_addr=127.0.0.1:{};gcache.size=1M",
+                    place.ports()[1],
+                    place.ports()[2],
+                ),
+            ]);
+        }
+        words.extend(self.settings.iter().map(OsString::from));
         Ok(words)
     }
 
@@ -90,7 +141,7 @@ impl Program for MariaDb {
     }
 
     fn url(&self, place: &Place) -> String {
-        format!("mysql://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
+        format!("mariadb://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
     }
 
     fn clock(&self) -> Clock {

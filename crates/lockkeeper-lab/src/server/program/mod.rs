@@ -3,7 +3,9 @@
 pub(crate) mod etcd;
 pub(crate) mod mariadb;
 pub(crate) mod memcached;
+pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
+pub(crate) mod postgres_replicated;
 pub(crate) mod redis;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_replicated;

@@ -1,7 +1,8 @@
 //! PostgreSQL.
 
-use super::{Clock, Program};
+use super::{Clock, Program, postgres_replicated};
 use crate::server::place::{Place, words};
+use crate::server::plan::Plan;
 use crate::server::template;
 use crate::server::tool::{INITDB, POSTGRES};
 use crate::server::wire;
@@ -14,7 +15,17 @@ use std::sync::Arc;
 /// A PostgreSQL server.
 #[derive(Debug, Clone, Default)]
 pub struct Postgres {
-    _private: (),
+    settings: Vec<String>,
+    /// The port on which the server is reached that this one follows.
+    pub(crate) primary: Option<u16>,
+}
+
+impl Plan<Postgres> {
+    /// Adds a setting: `name=value`. Of two for one name the later counts.
+    pub fn config(mut self, setting: &str) -> Self {
+        self.program.settings.push(setting.to_owned());
+        self
+    }
 }
 
 impl Postgres {
@@ -65,6 +76,9 @@ impl Program for Postgres {
     }
 
     fn prepare(&self, place: &Place) -> Result<()> {
+        if let Some(primary) = self.primary {
+            return postgres_replicated::copy_of(primary, place);
+        }
         let template = place.home.templates.get("postgres", || self.template(place))?;
         template::copy(&template, place.data())
     }
@@ -82,6 +96,9 @@ impl Program for Postgres {
             "max_connections=300",
             "timezone=UTC",
         ] {
+            words.extend(words!["-c", setting]);
+        }
+        for setting in &self.settings {
             words.extend(words!["-c", setting]);
         }
         Ok(words)

@@ -5,7 +5,11 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+use std::sync::Arc;
 
 /// How a connection is encrypted: whom to trust, and what to show to a server that asks. All of it
 /// is PEM.
@@ -86,6 +90,66 @@ fn is_certificates(content: &[u8]) -> bool {
 
 fn is_key(content: &[u8]) -> bool {
     PrivateKeyDer::from_pem_slice(content).is_ok()
+}
+
+/// What rustls needs to know, for stores whose driver does not make it itself.
+///
+/// # Errors
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for certificates that rustls cannot use.
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+pub(crate) fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    match &options.ca {
+        Some(pem) => {
+            for certificate in certificates(pem)? {
+                roots.add(certificate).map_err(|error| unusable().caused_by(error))?;
+            }
+        }
+        // Not all of a system's certificates need to be usable, but some must be.
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            let (added, _) = roots.add_parsable_certificates(found.certs);
+            if added == 0 {
+                return Err(no_certificates());
+            }
+        }
+    }
+    // Named here instead of installed for the whole process, which is not a library's to do.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| config("TLS cannot be set up").caused_by(error))?
+        .with_root_certificates(roots);
+    let settings = match &options.identity {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let private = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|error| unusable().caused_by(error.to_string()))?;
+            builder
+                .with_client_auth_cert(certificates(chain)?, private)
+                .map_err(|error| unusable().caused_by(error))?
+        }
+    };
+    Ok(Arc::new(settings))
+}
+
+/// Every certificate in a PEM text.
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
+    read.map_err(|error| unusable().caused_by(error.to_string()))
+}
+
+/// The error for a machine that trusts nobody.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+pub(crate) fn no_certificates() -> Error {
+    config("this machine has no certificates to trust: name some with ?ca=FILE")
+}
+
+/// The text does not quote what was given: it may be a private key.
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+fn unusable() -> Error {
+    config("a certificate or key that is given for TLS cannot be used")
 }
 
 /// Without the key.

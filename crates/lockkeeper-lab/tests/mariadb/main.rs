@@ -1,0 +1,78 @@
+//! What `mariadb://` promises beyond the contract: when servers, networks, disks and clocks fail,
+//! when rights are missing, and when many wait.
+
+#[path = "../sql/mod.rs"]
+mod sql;
+
+use anyhow::Result;
+use lockkeeper_lab::server::wire::mariadb;
+use lockkeeper_lab::server::{Kind, Lab, Server};
+use lockkeeper_lab::trials::{arguments, trials};
+use std::sync::Arc;
+
+pub(crate) const KIND: Kind = Kind::MariaDb;
+/// The name of the row with the floor of all tokens.
+pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
+
+fn main() -> Result<()> {
+    let lab = Arc::new(Lab::open()?);
+    let cases = [sql::doors::CASES, sql::faults::CASES, sql::tables::CASES];
+    let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
+    drop(lab);
+    conclusion.exit();
+}
+
+/// The first column of what the server answers to an operator.
+pub(crate) fn query(server: &Server, sql: &str) -> Result<Vec<String>> {
+    mariadb::query(server.port(), sql)
+}
+
+const OURS: &str =
+    "FROM information_schema.processlist WHERE db = 'lockkeeper' AND id <> connection_id()";
+
+/// How many sessions of ours there are.
+pub(crate) fn sessions(server: &Server) -> Result<i64> {
+    sql::number(server, &format!("SELECT count(*) {OURS}"))
+}
+
+/// Ends every session of ours; how many there were.
+pub(crate) fn kill_sessions(server: &Server) -> Result<usize> {
+    let ids = query(server, &format!("SELECT id {OURS}"))?;
+    for id in &ids {
+        // One may have ended by itself.
+        let _ = query(server, &format!("KILL {id}"));
+    }
+    Ok(ids.len())
+}
+
+/// How many deadlocks the server counted.
+pub(crate) fn deadlocks(server: &Server) -> Result<i64> {
+    let counted = "SELECT variable_value FROM information_schema.global_status \
+                   WHERE variable_name = 'INNODB_DEADLOCKS'";
+    sql::number(server, counted)
+}
+
+/// A user with no rights but to connect.
+pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
+    query(server, &format!("CREATE USER {name}@'127.0.0.1'"))?;
+    // Without a right on anything in it, a database cannot even be chosen.
+    query(server, "CREATE TABLE lockkeeper.door (a integer)")?;
+    query(server, &format!("GRANT SELECT ON lockkeeper.door TO {name}@'127.0.0.1'"))?;
+    Ok(())
+}
+
+/// Runs what `lockkeeper schema` prints.
+pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
+    let script = script.replace("TO app", "TO app@'127.0.0.1'");
+    let lines: Vec<&str> = script.lines().filter(|line| !line.starts_with("--")).collect();
+    for statement in lines.join("\n").split(";\n").map(|it| it.trim_end_matches(';')) {
+        query(server, statement)?;
+    }
+    Ok(())
+}
+
+/// Makes the server refuse writes.
+pub(crate) fn read_only(server: &Server) -> Result<()> {
+    query(server, "SET GLOBAL read_only = 1")?;
+    Ok(())
+}

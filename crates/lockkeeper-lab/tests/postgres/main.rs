@@ -1,0 +1,64 @@
+//! What `postgres://` promises beyond the contract: when servers, networks, disks and clocks fail,
+//! when rights are missing, and when many wait.
+
+#[path = "../sql/mod.rs"]
+mod sql;
+
+use anyhow::Result;
+use lockkeeper_lab::server::wire::postgres;
+use lockkeeper_lab::server::{Kind, Lab, Server};
+use lockkeeper_lab::trials::{arguments, trials};
+use std::sync::Arc;
+
+pub(crate) const KIND: Kind = Kind::Postgres;
+/// The name of the row with the floor of all tokens.
+pub(crate) const FLOOR: &str = "E'\\x01floor'";
+
+fn main() -> Result<()> {
+    let lab = Arc::new(Lab::open()?);
+    let cases = [sql::doors::CASES, sql::faults::CASES, sql::tables::CASES];
+    let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
+    drop(lab);
+    conclusion.exit();
+}
+
+/// The first column of what the server answers to an operator.
+pub(crate) fn query(server: &Server, sql: &str) -> Result<Vec<String>> {
+    postgres::query(server.port(), sql)
+}
+
+const OURS: &str = "FROM pg_stat_activity WHERE application_name = 'lockkeeper'";
+
+/// How many sessions of ours there are.
+pub(crate) fn sessions(server: &Server) -> Result<i64> {
+    sql::number(server, &format!("SELECT count(*) {OURS}"))
+}
+
+/// Ends every session of ours; how many there were.
+pub(crate) fn kill_sessions(server: &Server) -> Result<usize> {
+    Ok(query(server, &format!("SELECT pg_terminate_backend(pid) {OURS}"))?.len())
+}
+
+/// How many deadlocks the server counted.
+pub(crate) fn deadlocks(server: &Server) -> Result<i64> {
+    sql::number(server, "SELECT sum(deadlocks) FROM pg_stat_database")
+}
+
+/// A user with no rights but to connect.
+pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
+    query(server, &format!("CREATE ROLE {name} LOGIN"))?;
+    query(server, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")?;
+    Ok(())
+}
+
+/// Runs what `lockkeeper schema` prints.
+pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
+    query(server, script)?;
+    Ok(())
+}
+
+/// Makes the server refuse writes.
+pub(crate) fn read_only(server: &Server) -> Result<()> {
+    query(server, "ALTER DATABASE lockkeeper SET default_transaction_read_only = on")?;
+    Ok(())
+}

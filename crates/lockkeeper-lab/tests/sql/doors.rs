@@ -1,0 +1,131 @@
+//! Whom and what the store refuses, with words that help; and that it changes nothing then.
+
+use super::{LONG, keeper, number, start};
+use crate::{KIND, grant_all, new_user, query, read_only};
+use anyhow::{Context, Result, ensure};
+use lockkeeper::{Error, ErrorKind};
+use lockkeeper_lab::cases;
+use lockkeeper_lab::server::{Lab, Server};
+
+cases!(
+    a_user_that_is_not_let_in_is_told,
+    a_missing_database_is_named,
+    a_user_that_may_not_create_tables_is_told_what_to_do,
+    read_and_write_on_the_two_tables_is_enough,
+    a_table_of_another_kind_is_left_alone,
+    a_table_alone_is_left_alone,
+    tables_of_a_later_version_are_left_alone,
+    a_server_that_can_only_be_read_is_refused,
+    nobody_there_is_said,
+);
+
+/// A URL with another user, database and options.
+fn url(server: &Server, user: &str, database: &str, options: &str) -> String {
+    format!("{}://{user}@{}/{database}?{options}", KIND.word(), server.address())
+}
+
+async fn refused(url: &str) -> Result<Error> {
+    lockkeeper::connect(url).await.err().context("it was let in")
+}
+
+fn says(error: &Error, kind: ErrorKind, words: &[&str]) -> Result<()> {
+    let text = format!("{error} {error:?}");
+    ensure!(error.kind() == kind, "{error:?}");
+    ensure!(words.iter().all(|word| text.contains(word)), "{words:?} are not in {text}");
+    ensure!(!text.contains("hunter2"), "a password is shown: {text}");
+    Ok(())
+}
+
+async fn a_user_that_is_not_let_in_is_told(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let error = refused(&url(&server, "stranger:hunter2", "lockkeeper", "")).await?;
+    says(&error, ErrorKind::Denied, &["user or the password"])
+}
+
+async fn a_missing_database_is_named(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let error = refused(&url(&server, "lockkeeper", "nowhere", "")).await?;
+    says(&error, ErrorKind::Config, &["no such database", "nowhere"])
+}
+
+async fn a_user_that_may_not_create_tables_is_told_what_to_do(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    new_user(&server, "app")?;
+    let error = refused(&url(&server, "app", "lockkeeper", "")).await?;
+    says(&error, ErrorKind::Denied, &["lockkeeper schema"])
+}
+
+async fn read_and_write_on_the_two_tables_is_enough(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    new_user(&server, "app")?;
+    let theirs = url(&server, "app", "lockkeeper", "");
+    let script = lockkeeper::backend::sql::schema_script(&theirs)?;
+    grant_all(&server, &script)?;
+    let (one, two) = (lockkeeper::connect(&theirs).await?, lockkeeper::connect(&theirs).await?);
+    let held = one.lock("allowed").ttl(LONG).acquire().await?;
+    let next = super::waiting(&two, "allowed");
+    super::queue_of(&one, "allowed", 1).await;
+    held.release().await?;
+    let next = next.await??;
+    one.break_hold("allowed", next.token().context("no token")?, "why not").await?;
+    one.rw_lock("shared").read().acquire().await?.release().await?;
+    ensure!(one.close(LONG).await && two.close(LONG).await, "they did not come to rest");
+    Ok(())
+}
+
+async fn a_table_of_another_kind_is_left_alone(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    query(&server, "CREATE TABLE lockkeeper (name varchar(10), mine integer)")?;
+    let error = refused(&server.url()).await?;
+    says(&error, ErrorKind::Config, &["did not make", "?table="])?;
+    ensure!(number(&server, &tables_like("lockkeeper%"))? == 1, "a table was made beside it");
+    keeper(&server, "table=others").await?.lock("x").acquire().await?.release().await?;
+    Ok(())
+}
+
+async fn a_table_alone_is_left_alone(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    query(&server, "CREATE TABLE lockkeeper_claim (mine integer)")?;
+    let error = refused(&server.url()).await?;
+    says(&error, ErrorKind::Config, &["lockkeeper_claim", "did not make"])?;
+    ensure!(number(&server, &tables_like("lockkeeper%"))? == 1, "a table was made beside it");
+    Ok(())
+}
+
+async fn tables_of_a_later_version_are_left_alone(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    drop(keeper(&server, "").await?);
+    query(&server, "UPDATE lockkeeper SET last = 99 WHERE version = 0")?;
+    let error = refused(&server.url()).await?;
+    says(&error, ErrorKind::Store, &["later lockkeeper", "99", "upgrade"])
+}
+
+async fn a_server_that_can_only_be_read_is_refused(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    drop(keeper(&server, "").await?);
+    new_user(&server, "app")?;
+    let script = lockkeeper::backend::sql::schema_script(&server.url())?;
+    grant_all(&server, &script)?;
+    read_only(&server)?;
+    let error = refused(&url(&server, "app", "lockkeeper", "")).await;
+    let error = match error {
+        Ok(error) => error,
+        // Some servers let one in, and refuse the first write.
+        Err(_) => {
+            let keeper = lockkeeper::connect(&url(&server, "app", "lockkeeper", "")).await?;
+            keeper.lock("x").try_acquire().await.err().context("it was written to")?
+        }
+    };
+    says(&error, ErrorKind::Config, &["read", "primary"])
+}
+
+async fn nobody_there_is_said(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    server.kill()?;
+    let error = refused(&server.url()).await?;
+    says(&error, ErrorKind::Unavailable, &["is the server running"])
+}
+
+fn tables_like(pattern: &str) -> String {
+    format!("SELECT count(*) FROM information_schema.tables WHERE table_name LIKE '{pattern}'")
+}

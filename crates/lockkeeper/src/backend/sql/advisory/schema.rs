@@ -1,0 +1,62 @@
+//! The two tables of `advisory`.
+//!
+//! | table | one row for | kept |
+//! |---|---|---|
+//! | `…_advisory` | each name (`seat` 0: its counter, and who has it exclusively) and each session that shares one (`seat` = its pid) | not over a crash: unlogged, so that writing it waits for no disk |
+//! | `…_advisory_life` | each life of the server, see [`servers`](super::super::session::servers) | over crashes, and on standbys |
+//!
+//! No row says that a lock is held: the server's own list of locks does. A row says who, for those
+//! who ask, and counts.
+
+use super::super::client::PostgresConnection;
+use super::super::error::Failure;
+use std::time::Duration;
+
+/// The names of the tables.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    pub(super) locks: String,
+    pub(super) lives: String,
+}
+
+impl Tables {
+    pub(super) fn new(schema: Option<&str>, table: &str) -> Self {
+        let schema = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
+        Self {
+            locks: format!("{schema}{table}_advisory"),
+            lives: format!("{schema}{table}_advisory_life"),
+        }
+    }
+
+    /// What makes them.
+    pub(super) fn definition(&self) -> String {
+        let Self { locks, lives } = self;
+        format!(
+            "CREATE UNLOGGED TABLE IF NOT EXISTS {locks} (\
+               key bigint NOT NULL, seat integer NOT NULL, pid integer NOT NULL, \
+               name text COLLATE \"C\" NOT NULL, token bigint NOT NULL, owner text NOT NULL, \
+               identity text NOT NULL, note text NOT NULL, since timestamptz NOT NULL, \
+               lease_ms bigint NOT NULL, broken text, broken_token bigint, \
+               PRIMARY KEY (key, seat)) WITH (fillfactor = 50);\n\
+             CREATE TABLE IF NOT EXISTS {lives} (\
+               id text PRIMARY KEY, line text NOT NULL, began timestamptz NOT NULL, \
+               lease_ms bigint NOT NULL);\n"
+        )
+    }
+
+    /// Makes them unless they are there: a user that may not create tables needs them made before.
+    pub(super) async fn ensure(
+        &self,
+        connection: &PostgresConnection,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let Self { locks, lives } = self;
+        // One after the other: two that create the same table at once get an error.
+        let make = format!(
+            "DO $$ BEGIN IF to_regclass('{locks}') IS NULL OR to_regclass('{lives}') IS NULL THEN \
+               PERFORM pg_advisory_xact_lock(7812047126012101); {} END IF; END $$",
+            self.definition()
+        );
+        connection.batch(&make, limit).await
+    }
+}

@@ -1,0 +1,90 @@
+//! The tables, as people want to see them.
+
+use super::context::Context;
+use super::record::{Record, WAITING, span};
+use crate::backend::{FencingToken, HolderView, LockView, Name, Owner, WaiterView};
+use crate::error::Result;
+use std::sync::Arc;
+
+/// All claims on `name`, in the order of the queue. Broken claims are left out: they hold nothing.
+pub(super) async fn show(context: &Arc<Context>, name: &Name) -> Result<LockView> {
+    let empty = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    Ok(views(context, name.as_str(), true).await?.pop().unwrap_or(empty))
+}
+
+/// All claims on names that start with `prefix`.
+pub(super) async fn list(context: &Arc<Context>, prefix: &str) -> Result<Vec<LockView>> {
+    views(context, prefix, false).await
+}
+
+/// Breaks by token and not by name alone: an operator who looked, and typed the command a minute
+/// later, must not hit the successor of the holder that was seen.
+pub(super) async fn break_hold(
+    context: &Arc<Context>,
+    name: &Name,
+    token: FencingToken,
+    reason: &str,
+) -> Result<bool> {
+    let broken = context.change(name.as_str(), "", false, |queue| queue.break_hold(token, reason));
+    let broken = broken.await.map_err(|failure| context.explain(failure))?;
+    Ok(broken.is_some_and(|broken| broken.outcome))
+}
+
+async fn views(context: &Arc<Context>, first: &str, exact: bool) -> Result<Vec<LockView>> {
+    let listed = context.requests.list(first, exact).await;
+    let (now, mut listed) = listed.map_err(|failure| context.explain(failure))?;
+    listed.sort_by(|(one, a, _), (two, b, _)| {
+        (one, a.state == WAITING, a.ticket).cmp(&(two, b.state == WAITING, b.ticket))
+    });
+    let mut views: Vec<LockView> = Vec::new();
+    for (name, record, alive) in listed {
+        let shown = match record.state {
+            WAITING => alive,
+            _ => record.holds() && record.expires > now,
+        };
+        // A name that this library would not accept was written by another program.
+        let Ok(name) = Name::new(&name) else { continue };
+        if !shown {
+            continue;
+        }
+        if views.last().is_none_or(|view| view.name != name) {
+            views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
+        }
+        if let Some(view) = views.last_mut() {
+            add(view, record, now);
+        }
+    }
+    Ok(views)
+}
+
+/// Adds a claim to the view of its name. Claims of one owner are one holder, with a count, that
+/// expires when the last of them does.
+fn add(view: &mut LockView, record: Record, now: i64) {
+    let owner = Owner::from_id(record.owner.clone());
+    if record.state == WAITING {
+        view.waiters.push(WaiterView {
+            owner,
+            identity: record.identity,
+            note: record.note,
+            mode: record.mode,
+            waiting_for: span(now - record.since),
+        });
+        return;
+    }
+    if let Some(holder) = view.holders.iter_mut().find(|holder| holder.owner == owner) {
+        holder.count += 1;
+        holder.expires_in = holder.expires_in.max(span(record.expires - now));
+        return;
+    }
+    let token = Some(record.fencing_token());
+    view.holders.push(HolderView {
+        owner,
+        identity: record.identity,
+        note: record.note,
+        mode: record.mode,
+        token,
+        count: 1,
+        held_for: span(now - record.since),
+        expires_in: span(record.expires - now),
+    });
+}

@@ -1,0 +1,139 @@
+//! A held claim.
+
+use super::client::BREAKS;
+use super::context::Context;
+use super::driver;
+use super::error::Failure;
+use super::queue::Queue;
+use super::record::{Granted, micros};
+use crate::backend::{Alarm, Claim, Grant, Lease, LossReason, Name, Release, Standing, Ticket};
+use crate::error::Result;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One held claim: that of a grant, or of a ticket from anywhere. Every request names the claim's
+/// id, so a lease whose claim is over can do nothing to its successor.
+#[derive(Debug)]
+pub(super) struct SqlLease {
+    context: Arc<Context>,
+    name: Name,
+    id: String,
+    ttl: Duration,
+    /// Whether the name had several claims when it was last looked at: then the quick requests,
+    /// which are for a claim that is alone, would be in vain.
+    crowded: bool,
+    /// Whether a release was sent before: then the claim's absence means nothing.
+    tried: bool,
+    /// Whether the keeper has an alarm from this lease. The alarms are kept by claim, and there may
+    /// be two leases of one: a lease takes away no alarm but its own.
+    watches: bool,
+}
+
+impl SqlLease {
+    /// The grant of a claim.
+    pub(super) fn grant(context: &Arc<Context>, claim: &Claim, granted: Granted) -> Grant {
+        let lease = Self {
+            context: context.clone(),
+            name: claim.name.clone(),
+            id: claim.id.to_string(),
+            ttl: claim.ttl,
+            crowded: granted.crowded,
+            tried: false,
+            watches: false,
+        };
+        Grant::new(Box::new(lease), Some(granted.token), granted.sent, claim.ttl)
+    }
+
+    /// The lease of a claim that any process may have made. Whether it is held is not known here;
+    /// the first request tells.
+    pub(super) fn of_ticket(context: &Arc<Context>, ticket: &Ticket) -> Self {
+        Self {
+            context: context.clone(),
+            name: ticket.name.clone(),
+            id: ticket.id.to_string(),
+            ttl: ticket.ttl,
+            crowded: false,
+            tried: false,
+            watches: false,
+        }
+    }
+
+    /// Decides on the whole queue, and remembers whether there is one. `None` for a name without a
+    /// row.
+    async fn change<T>(&mut self, decide: impl Fn(&mut Queue) -> T) -> Result<Option<T>, Failure> {
+        let changed = self.context.change(self.name.as_str(), "", false, decide).await?;
+        Ok(changed.map(|changed| {
+            self.crowded = changed.crowded;
+            changed.outcome
+        }))
+    }
+
+    /// Takes the alarm of this lease away, if there is one.
+    fn unwatch(&mut self) {
+        if std::mem::take(&mut self.watches) {
+            self.context.waiters.unwatch(&self.id);
+        }
+    }
+
+    async fn try_renew(&mut self) -> Result<Standing, Failure> {
+        let (requests, name) = (&self.context.requests, self.name.as_str());
+        if !self.crowded && requests.extend(name, &self.id, micros(self.ttl)).await? {
+            return Ok(Standing::Held);
+        }
+        let (id, ttl) = (self.id.clone(), self.ttl);
+        let standing = self.change(|queue| queue.renew(&id, ttl)).await?;
+        Ok(standing.unwrap_or(Standing::Lost(LossReason::Gone)))
+    }
+
+    async fn try_release(&mut self, stay: Duration) -> Result<Option<LossReason>, Failure> {
+        let (requests, name) = (&self.context.requests, self.name.as_str());
+        if !self.crowded && stay.is_zero() && requests.free(name, &self.id).await? {
+            return Ok(None);
+        }
+        let id = self.id.clone();
+        let lost = self.change(|queue| queue.release(&id, stay)).await?;
+        Ok(lost.unwrap_or(Some(LossReason::Gone)))
+    }
+}
+
+#[async_trait]
+impl Lease for SqlLease {
+    /// Extends the claim by the whole ttl, by the database's clock, if it is still held. A claim
+    /// that has expired stays lost, even if nobody else has come.
+    async fn renew(&mut self) -> Result<Standing> {
+        self.try_renew().await.map_err(|failure| self.context.explain(failure))
+    }
+
+    /// Gives the claim back, and in the same change lets the next ones in. The alarm goes first: a
+    /// break that is found from here on is reported by the answer of the release, and not twice.
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        self.unwatch();
+        let mut released = self.try_release(how.stay()).await;
+        let mut tried = std::mem::replace(&mut self.tried, true);
+        let mut breaks = 0;
+        while breaks < BREAKS && released.as_ref().is_err_and(Failure::allows_second_try) {
+            (tried, breaks) = (true, breaks + 1);
+            released = self.try_release(how.stay()).await;
+        }
+        match released.map_err(|failure| self.context.explain(failure))? {
+            None => Ok(()),
+            Some(LossReason::Gone) if tried => Ok(()),
+            Some(lost) => Err(lost.to_error()),
+        }
+    }
+
+    fn watch(&mut self, alarm: Alarm) {
+        self.context.waiters.watch(&self.id, alarm);
+        self.watches = true;
+        driver::start(&self.context);
+    }
+}
+
+impl Drop for SqlLease {
+    fn drop(&mut self) {
+        // A detached claim has nobody left to alarm. The claim stays, for the ticket's new owner
+        // or until it expires; `Drop` does no I/O.
+        self.unwatch();
+    }
+}

@@ -1,0 +1,256 @@
+#![cfg_attr(feature = "postgres", doc = include_str!("../../../docs/postgres.md"))]
+#![cfg_attr(feature = "mysql", doc = include_str!("../../../docs/mysql.md"))]
+
+#[cfg(feature = "postgres")]
+mod advisory;
+mod cleanup;
+mod client;
+mod context;
+mod driver;
+mod error;
+#[cfg(feature = "mysql")]
+mod get_lock;
+mod inspect;
+mod keys;
+mod lease;
+mod optimistic;
+mod options;
+mod queue;
+mod record;
+mod requests;
+mod schema;
+mod sequence;
+mod session;
+mod table;
+mod waiters;
+
+#[cfg(feature = "mysql")]
+pub use options::MysqlOptions;
+#[cfg(feature = "postgres")]
+pub use options::PostgresOptions;
+
+use crate::address::Address;
+use crate::backend::support::options::config;
+use crate::backend::{
+    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
+    Patience, Sequencer, Ticket,
+};
+use crate::claim::ClaimIds;
+use crate::error::{Error, Result};
+use async_trait::async_trait;
+use context::Context;
+use lease::SqlLease;
+use requests::Requests;
+use schema::{Dialect, Tables};
+use std::fmt;
+use std::sync::Arc;
+
+/// The lock tables in a database.
+///
+/// ```text
+///   SqlTable ──► table ──► lease ──► context ──► requests ──► client
+///                                      ▲           queue, record, schema
+///                                    driver
+/// ```
+///
+/// An arrow means "uses". The type itself decides nothing; what all claims of a keeper share is in
+/// the [`Context`].
+#[derive(Debug)]
+struct SqlTable {
+    context: Arc<Context>,
+    capability: Capability,
+    /// The name of the first table, for people.
+    table: String,
+}
+
+impl SqlTable {
+    /// Makes the tables if they are not there, and checks all there is to check: what is wrong with
+    /// the server, the user or the tables is an error here and not at the first lock.
+    async fn open(
+        requests: Arc<dyn Requests>,
+        capability: Capability,
+        table: String,
+        background: &Background,
+    ) -> Result<Arc<dyn Backend>> {
+        requests.prepare().await?;
+        let process = ClaimIds::new()?.next().to_string();
+        let context = Arc::new(Context::new(requests, process, background));
+        Ok(Arc::new(Self { context, capability, table }))
+    }
+}
+
+/// Opens the recipe that the options name.
+#[cfg(feature = "postgres")]
+async fn open_postgres(
+    options: PostgresOptions,
+    background: &Background,
+) -> Result<Arc<dyn Backend>> {
+    let connector = client::PostgresConnector::new(&options, background)?;
+    match options.recipe.as_str() {
+        "table" => {
+            let tables = Tables::new(options.schema.as_deref(), &options.table);
+            let table = tables.names.clone();
+            let client = client::PostgresClient::new(connector, options.connections);
+            let requests = Arc::new(requests::PostgresRequests::new(client, tables));
+            SqlTable::open(requests, crate::recipes::POSTGRES_TABLE, table, background).await
+        }
+        "advisory" => Ok(Arc::new(advisory::open(options, background).await?)),
+        "optimistic" => {
+            let shown = connector.shown().to_owned();
+            let client = client::PostgresClient::new(connector, options.connections);
+            let schema = options.schema.as_deref();
+            let rows = optimistic::postgres::PostgresRows::open(client, schema, &options.table);
+            let rows = rows.await.map_err(|failure| failure.explain(&shown))?;
+            Ok(Arc::new(optimistic::Optimistic::new(Box::new(rows), background)))
+        }
+        other => Err(unknown_recipe("postgres", other)),
+    }
+}
+
+/// Opens the recipe that the options name.
+#[cfg(feature = "mysql")]
+async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Arc<dyn Backend>> {
+    let connector = client::MysqlConnector::new(&options, background)?;
+    match options.recipe.as_str() {
+        "table" => {
+            let tables = Tables::new(None, &options.table);
+            let table = tables.names.clone();
+            let client = client::MysqlClient::new(connector, options.connections);
+            let requests = Arc::new(requests::MysqlRequests::new(client, tables));
+            SqlTable::open(requests, crate::recipes::MARIADB_TABLE, table, background).await
+        }
+        "get-lock" => Ok(Arc::new(get_lock::open(&options, connector, background).await?)),
+        "optimistic" => {
+            let shown = connector.shown().to_owned();
+            let client = client::MysqlClient::new(connector, options.connections);
+            let rows = optimistic::mysql::MysqlRows::open(client, &options.table).await;
+            let rows = rows.map_err(|failure| failure.explain(&shown))?;
+            Ok(Arc::new(optimistic::Optimistic::new(Box::new(rows), background)))
+        }
+        other => Err(unknown_recipe("mariadb", other)),
+    }
+}
+
+/// The statements that make the tables which locks at `url` need, and the rights that are enough to
+/// use them: for databases in which programs may not create tables. Connects to nothing.
+///
+/// # Errors
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that makes no sense, or whose store
+/// has no tables.
+///
+/// ```
+/// # #[cfg(feature = "postgres")] {
+/// let script = lockkeeper::backend::sql::schema_script("postgres://host/app?table=locks")?;
+/// assert!(script.contains("CREATE TABLE IF NOT EXISTS locks_claim"));
+/// # }
+/// # Ok::<(), lockkeeper::Error>(())
+/// ```
+pub fn schema_script(url: &str) -> Result<String> {
+    let mut address = Address::parse(url)?;
+    address.options.remove("outage");
+    match address.scheme.as_str() {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let options = PostgresOptions::read(&address)?;
+            options.check()?;
+            let schema = options.schema.as_deref();
+            Ok(Tables::new(schema, &options.table).script(Dialect::Postgres, schema))
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            let options = MysqlOptions::read(&address)?;
+            options.check()?;
+            Ok(Tables::new(None, &options.table).script(Dialect::Mysql, None))
+        }
+        other => Err(config(format!(
+            "{other}: keeps no tables in a database: name one such as postgres://host/database"
+        ))),
+    }
+}
+
+/// The error for a recipe that there is not.
+fn unknown_recipe(scheme: &str, recipe: &str) -> Error {
+    let known = crate::recipes().iter().filter(|known| known.scheme == scheme);
+    let known: Vec<&str> = known.map(|known| known.name).collect();
+    config(format!("{scheme}: has no recipe {recipe:?}: it has {}", known.join(", ")))
+}
+
+#[async_trait]
+impl Backend for SqlTable {
+    fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        table::acquire(&self.context, claim, patience).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        table::withdraw(&self.context, claim).await
+    }
+
+    /// Forgets the keeper in the tables, and lets go of the connections that nothing is under way
+    /// on. Claims that are held stay, and connect again when they are renewed or released.
+    async fn close(&self) -> Result<()> {
+        let context = &self.context;
+        context.waiters.close();
+        if context.has_heart().await && !context.waiters.has_waiters() {
+            let ended = context.requests.end(&context.process).await;
+            ended.map_err(|failure| context.explain(failure))?;
+        }
+        context.requests.disconnect();
+        Ok(())
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        Some(Box::new(SqlLease::of_ticket(&self.context, ticket)))
+    }
+
+    /// The query that shows the row, to be pasted into the server's own client. Quotes in the name
+    /// are doubled for that; the backend's own statements pass names as parameters.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let quoted = name.as_str().replace('\'', "''");
+        vec![format!("SELECT * FROM {} WHERE name = '{quoted}'", self.table)]
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        let context = &self.context;
+        context.requests.incarnation().await.map_err(|failure| context.explain(failure))
+    }
+}
+
+#[async_trait]
+impl Inspector for SqlTable {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        inspect::list(&self.context, prefix).await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        inspect::show(&self.context, name).await
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        inspect::break_hold(&self.context, name, token, reason).await
+    }
+}
+
+#[async_trait]
+impl Sequencer for SqlTable {
+    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
+        sequence::reserve(&self.context, name, count, floor).await
+    }
+}
+
+impl fmt::Display for SqlTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.context.requests.shown())
+    }
+}

@@ -1,0 +1,175 @@
+//! What a `postgres:` or `mysql:` URL says, and the same as structs.
+//!
+//! No I/O but for the files with certificates that a URL names. Both stores have the same options
+//! beside those of their drivers, so they are read here once.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+
+#[cfg(feature = "mysql")]
+pub use mysql::MysqlOptions;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresOptions;
+
+use crate::address::Address;
+use crate::backend::TlsOptions;
+use crate::backend::support::options::config;
+use crate::error::Result;
+use std::time::Duration;
+
+/// The options of both, beside those for TLS.
+pub(super) const KNOWN: &[&str] =
+    &["recipe", "table", "timeout", "connections", "socket", "keepalive", "session", "sessions"];
+
+/// The recipe of a URL that names none.
+pub(super) const RECIPE: &str = "table";
+/// What the two tables are called unless the URL says otherwise.
+pub(super) const TABLE: &str = "lockkeeper";
+/// How long one statement may take, and how long it may take to connect.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// How many connections a busy keeper has at most. Statements of many tasks share them; a few are
+/// enough for the server to write the commits of several to its disk at once.
+pub(super) const CONNECTIONS: usize = 4;
+/// How long a server keeps a session of ours that says nothing, and with it the lock in it.
+pub(super) const SESSION: Duration = Duration::from_secs(10);
+/// How short and how long that may be. MariaDB and MySQL count whole seconds.
+const SESSION_BOUNDS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(300);
+/// How many sessions a keeper has at most with a recipe that keeps one for each lock.
+pub(super) const SESSIONS: usize = 50;
+/// How long a connection may be silent before the system asks whether the other side is there.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How often it asks when nobody answers, and how many times before the connection is given up.
+#[cfg(feature = "postgres")]
+pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+/// See [`KEEPALIVE_INTERVAL`].
+#[cfg(feature = "postgres")]
+pub(super) const KEEPALIVE_TRIES: u32 = 3;
+/// The longest name of a table that both servers take, with our longest suffix behind it.
+const LONGEST_TABLE: usize = 48;
+
+/// Where a server is, and how we introduce ourselves.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub(super) hosts: Vec<(String, u16)>,
+    pub(super) socket: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: Option<String>,
+}
+
+impl Login {
+    /// What the part of the URL before the `?` says, and the option `socket`.
+    pub(super) fn read(address: &Address, port: u16) -> Result<Self> {
+        let (user, password) = address.credentials()?;
+        let socket = address.options.get("socket").cloned();
+        let authority = address.authority.as_deref().unwrap_or_default();
+        let nameless = authority.rsplit_once('@').map_or(authority, |(_, host)| host).is_empty();
+        let hosts = match (&socket, nameless) {
+            (Some(_), true) => Vec::new(),
+            (Some(_), false) => {
+                return Err(config(
+                    "a URL has a host or the option socket, not both: write \
+                     postgres:///database?socket=/path",
+                ));
+            }
+            (None, true) => vec![("localhost".to_owned(), port)],
+            (None, false) => address.hosts(port)?,
+        };
+        let database = address.path.strip_prefix('/').unwrap_or(&address.path);
+        let database = (!database.is_empty()).then(|| database.to_owned());
+        Ok(Self { hosts, socket, user, password, database })
+    }
+}
+
+/// What both stores take from the options of a URL.
+pub(super) struct Common {
+    pub(super) recipe: String,
+    pub(super) table: String,
+    pub(super) timeout: Duration,
+    pub(super) connections: usize,
+    pub(super) session: Duration,
+    pub(super) sessions: usize,
+    pub(super) keepalive: Duration,
+    pub(super) tls: Option<TlsOptions>,
+}
+
+impl Common {
+    pub(super) fn read(address: &Address) -> Result<Self> {
+        let text = |option: &str, default: &str| {
+            address.options.get(option).cloned().unwrap_or_else(|| default.to_owned())
+        };
+        let connections = match address.options.get("connections") {
+            None => CONNECTIONS,
+            Some(count) => count
+                .parse()
+                .ok()
+                .filter(|count| (1..=64).contains(count))
+                .ok_or_else(|| config("the option connections is a number from 1 to 64"))?,
+        };
+        let sessions = match address.options.get("sessions") {
+            None => SESSIONS,
+            Some(count) => count
+                .parse()
+                .ok()
+                .filter(|count| (1..=10_000).contains(count))
+                .ok_or_else(|| config("the option sessions is a number from 1 to 10000"))?,
+        };
+        Ok(Self {
+            recipe: text("recipe", RECIPE),
+            table: text("table", TABLE),
+            timeout: address.span("timeout")?.unwrap_or(TIMEOUT),
+            connections,
+            session: address.span("session")?.unwrap_or(SESSION),
+            sessions,
+            keepalive: address.span("keepalive")?.unwrap_or(KEEPALIVE),
+            tls: TlsOptions::read(address, address.flag("tls")?)?,
+        })
+    }
+}
+
+/// Checks a name that becomes a part of statements: a parameter cannot stand for a table.
+///
+/// Small letters only, so that the name means the same with and without quotes, in every
+/// statement and in every tool.
+pub(super) fn check_identifier(option: &str, name: &str) -> Result<()> {
+    let first = |c: char| c.is_ascii_lowercase() || c == '_';
+    let rest = |c: char| first(c) || c.is_ascii_digit();
+    if name.starts_with(first) && name.chars().all(rest) && name.len() <= LONGEST_TABLE {
+        return Ok(());
+    }
+    Err(config(format!(
+        "the option {option} is a name of small letters, digits and _, at most {LONGEST_TABLE} long"
+    )))
+}
+
+/// Checks how long a session may say nothing.
+pub(super) fn check_session(session: Duration) -> Result<()> {
+    if SESSION_BOUNDS.contains(&session) {
+        return Ok(());
+    }
+    Err(config("the option session is between 1s and 5m"))
+}
+
+/// After how long the system gives up a connection whose other side vanished.
+#[cfg(feature = "postgres")]
+pub(super) fn keepalive_bound(idle: Duration) -> Duration {
+    idle + KEEPALIVE_INTERVAL * KEEPALIVE_TRIES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_plain_words() {
+        for good in ["lockkeeper", "_a", "locks_2"] {
+            check_identifier("table", good).unwrap();
+        }
+        for bad in ["", "Locks", "2a", "a-b", "a b", "a;b", "a\"b", &"a".repeat(49)] {
+            assert!(check_identifier("table", bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! The claims on one name, as they were read, and what is to become of them. Pure: no statement is
+//! in here.
+//!
+//! A change is decided on what was read, and carried out only if nothing changed meanwhile: every
+//! change of a name raises its version, and is made on condition of the version that was read. So
+//! no lock is held in the database while a client thinks, is paused or is gone.
+//!
+//! The claims of a name are kept in one of two places. A claim that is alone on its name is in the
+//! row of the name itself, where it is taken, extended and freed by one statement. As soon as there
+//! are several, all are rows of the second table.
+//!
+//! Which claims of the queue hold is for [`queue`](mod@crate::backend::queue) to say; here the
+//! answer is written down, and kept: a claim that holds goes on holding until it is released,
+//! broken or expired. True before and after each change: tickets grow in the order of asking;
+//! claims of different owners that hold, and have not expired, fit beside each other.
+
+use super::record::{BROKEN, HANDED, HELD, Record, WAITER_LEASE, WAITING, micros};
+use crate::backend::{Claim, FencingToken, LossReason, Mode, Standing, queue};
+use std::time::Duration;
+
+/// How many of those who wait are read at once: those at the head of the queue.
+pub(super) const LOADED: usize = 16;
+
+/// Nobody is at the name.
+pub(super) const FREE: i16 = 0;
+/// One claim holds it, which is in the row of the name.
+pub(super) const ALONE: i16 = 1;
+/// Its claims are in the second table.
+pub(super) const CROWD: i16 = 2;
+
+/// A name as it was read: its row, and the claims that a change may concern.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    /// The database's clock when it was read.
+    pub(super) now: i64,
+    pub(super) version: i64,
+    /// The largest ticket that the name ever had.
+    pub(super) last: i64,
+    /// How many wait, dead ones included.
+    pub(super) waiting: i64,
+    /// Where the claims are.
+    pub(super) place: i16,
+    /// What was read, to be compared with what is to be.
+    stored: Vec<Record>,
+    /// What is to be: the claims that do not wait, then those at the head of the waiting ones.
+    pub(super) records: Vec<Record>,
+    /// Other keepers that were handed something or had it broken: the keeper, and what it is told.
+    pub(super) notices: Vec<(String, String)>,
+    /// Claims of this keeper that were granted.
+    pub(super) granted: Vec<Record>,
+    /// The keeper that this is decided for.
+    process: String,
+}
+
+/// What became of asking for a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It holds the name now.
+    Granted(FencingToken),
+    /// Other claims are before it, and it was not to queue: nothing of it is stored.
+    Busy,
+    /// It is at the end of the queue.
+    Queued {
+        /// Its place among those that wait, counted from 1.
+        place: usize,
+        ticket: i64,
+        /// Until the first of those that hold expires, unless it is renewed.
+        until_expiry: Duration,
+    },
+    /// The owner holds the name in this mode, which does not cover what it asks for. Nothing was
+    /// queued: the owner would wait for itself.
+    Uncovered(Mode),
+}
+
+/// What became of leaving the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It was waiting, and is gone.
+    From(usize),
+    /// It had been granted meanwhile, and holds the name.
+    Granted(FencingToken),
+    /// It was not there, or no longer held. Nothing of it is left.
+    Gone,
+}
+
+/// What to write: the row of the name, and the rows of the second table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) place: i16,
+    pub(super) last: i64,
+    pub(super) waiting: i64,
+    /// The claim in the row of the name, where it is alone.
+    pub(super) alone: Option<Record>,
+    pub(super) now: i64,
+    /// State and ticket of rows that go.
+    pub(super) deletes: Vec<(i16, i64)>,
+    /// Rows that change: the state that they were in, and what they are to be.
+    pub(super) updates: Vec<(i16, Record)>,
+    pub(super) inserts: Vec<Record>,
+    pub(super) notices: Vec<(String, String)>,
+}
+
+impl Queue {
+    /// The queue that was read for `process`: the row of the name, and its claims with whether
+    /// their processes live. What has expired, and who waits in a dead process, is dropped.
+    pub(super) fn read(
+        process: &str,
+        (now, version, last, waiting, place): (i64, i64, i64, i64, i16),
+        mut claims: Vec<(Record, bool)>,
+    ) -> Self {
+        claims.sort_by_key(|(record, _)| (record.state == WAITING, record.ticket));
+        // A row may have been read twice, as one of the first and as the one that was asked for.
+        claims.dedup_by_key(|(record, _)| (record.state, record.ticket));
+        let stored: Vec<Record> = claims.iter().map(|(record, _)| record.clone()).collect();
+        let alive = |(record, alive): &(Record, bool)| match record.state {
+            WAITING => *alive,
+            _ => record.expires > now,
+        };
+        let waits = |it: &&(Record, bool)| it.0.state == WAITING;
+        let read = claims.iter().filter(waits).count();
+        let dead = claims.iter().filter(waits).filter(|it| !it.1).count();
+        // Where all of them were read, that is the number.
+        let waiting = if read < LOADED { count(read) } else { waiting.max(count(read)) };
+        let records: Vec<Record> =
+            claims.into_iter().filter(alive).map(|(record, _)| record).collect();
+        Self {
+            now,
+            version,
+            last,
+            waiting: waiting - count(dead),
+            place,
+            stored,
+            records,
+            notices: Vec::new(),
+            granted: Vec::new(),
+            process: process.to_owned(),
+        }
+    }
+
+    /// Asks for the claim's name: grants it, queues the claim, or says that it is busy.
+    ///
+    /// A claim is granted here only if nobody waits. One that fits beside the holders but comes
+    /// after a waiter queues behind it, or a stream of readers could keep a writer out for ever.
+    /// The owner that holds the name already enters at once, with the token it has: to queue would
+    /// be to wait for itself.
+    pub(super) fn ask(&mut self, claim: &Claim, may_queue: bool) -> Asked {
+        self.advance();
+        if let Some(asked) = self.asked_before(&claim.id.to_string()) {
+            return asked;
+        }
+        let ticket = self.last.saturating_add(1).max(self.now);
+        let owned = self.records.iter().find(|record| record.is_owned_by(claim));
+        if let Some((mode, token)) = owned.map(|record| (record.mode, record.token)) {
+            if !mode.covers(claim.mode) {
+                return Asked::Uncovered(mode);
+            }
+            let record = Record { token, ..self.record(claim, HELD, ticket) };
+            return Asked::Granted(self.insert(record));
+        }
+        if self.waiting == 0 && queue::fits(claim.mode, self.holders()) {
+            let record = self.record(claim, HELD, ticket);
+            return Asked::Granted(self.insert(record));
+        }
+        if !may_queue {
+            return Asked::Busy;
+        }
+        let until_expiry = self.until_expiry();
+        let record = self.record(claim, WAITING, ticket);
+        self.insert(record);
+        self.waiting += 1;
+        let place = usize::try_from(self.waiting).unwrap_or(1);
+        Asked::Queued { place, ticket, until_expiry }
+    }
+
+    /// What became of an earlier request for the same claim, whose answer was lost.
+    fn asked_before(&mut self, id: &str) -> Option<Asked> {
+        let at = self.records.iter().position(|record| record.id == id)?;
+        if self.records[at].state != WAITING {
+            return self.confirm(id).map(Asked::Granted);
+        }
+        let place = self.records[..at].iter().filter(|it| it.state == WAITING).count() + 1;
+        let (ticket, until_expiry) = (self.records[at].ticket, self.until_expiry());
+        Some(Asked::Queued { place, ticket, until_expiry })
+    }
+
+    fn record(&self, claim: &Claim, state: i16, ticket: i64) -> Record {
+        Record::of(claim, &self.process, state, ticket, self.now)
+    }
+
+    fn insert(&mut self, record: Record) -> FencingToken {
+        let token = record.fencing_token();
+        self.last = record.ticket;
+        self.records.push(record);
+        token
+    }
+
+    /// Extends the claim if it is still held. A claim that stays after its release has no holder,
+    /// so a ticket that somebody kept does not extend it. One that expired is gone already.
+    pub(super) fn renew(&mut self, id: &str, ttl: Duration) -> Standing {
+        let now = self.now;
+        match self.records.iter_mut().find(|record| record.id == id) {
+            Some(record) if record.state == HELD && !record.process.is_empty() => {
+                record.expires = now + micros(ttl);
+                Standing::Held
+            }
+            _ => Standing::Lost(self.lost(id).unwrap_or(LossReason::Gone)),
+        }
+    }
+
+    /// Gives back the claim with this id, at once or after `stay`, and lets the next ones in; why
+    /// it was not held any more, if so.
+    pub(super) fn release(&mut self, id: &str, stay: Duration) -> Option<LossReason> {
+        let lost = self.lost(id);
+        if stay.is_zero() || lost.is_some() {
+            self.take_out(|record| record.id == id && !record.stays());
+        } else if let Some(record) = self.records.iter_mut().find(|record| record.id == id) {
+            // Nobody looks after it from now on: it cannot be renewed, released or entered again,
+            // and goes on keeping others out until it expires.
+            record.expires = self.now + micros(stay);
+            record.process.clear();
+        }
+        self.advance();
+        lost
+    }
+
+    /// Why the claim is not held any more; `None` when it is.
+    fn lost(&self, id: &str) -> Option<LossReason> {
+        match self.records.iter().find(|record| record.id == id) {
+            Some(record) if record.holds() && !record.process.is_empty() => None,
+            Some(record) if record.state == BROKEN => {
+                Some(LossReason::Broken { reason: record.note.clone() })
+            }
+            _ => Some(LossReason::Gone),
+        }
+    }
+
+    /// Removes whatever the claim with this id has on the name, and lets the next ones in.
+    pub(super) fn remove(&mut self, id: &str) {
+        self.take_out(|record| record.id == id);
+        self.advance();
+    }
+
+    /// Removes a broken claim whose holder has been told.
+    pub(super) fn remove_broken(&mut self, id: &str) {
+        self.take_out(|record| record.id == id && record.state == BROKEN);
+        self.advance();
+    }
+
+    /// Removes a claim that nobody looks after, if it is still as it was seen; and lets the next
+    /// ones in. One that was granted, confirmed or asked for anew since then has somebody.
+    pub(super) fn remove_as_seen(&mut self, seen: &Record) {
+        self.take_out(|record| {
+            (&record.id, record.ticket, record.state, record.expires)
+                == (&seen.id, seen.ticket, seen.state, seen.expires)
+        });
+        self.advance();
+    }
+
+    /// Takes the claim out of the queue, unless it was granted meanwhile: then it holds the name
+    /// from here on, confirmed.
+    pub(super) fn leave(&mut self, id: &str) -> Left {
+        let waiting = |record: &&Record| record.state == WAITING;
+        let ahead = self.records.iter().filter(waiting).take_while(|record| record.id != id);
+        let ahead = ahead.count();
+        if self.records.iter().any(|record| record.id == id && record.state == WAITING) {
+            self.remove(id);
+            return Left::From(ahead + 1);
+        }
+        match self.confirm(id) {
+            Some(token) => Left::Granted(token),
+            None => {
+                self.remove(id);
+                Left::Gone
+            }
+        }
+    }
+
+    /// Makes a claim that was granted a held one, for its whole ttl from now on.
+    pub(super) fn confirm(&mut self, id: &str) -> Option<FencingToken> {
+        let now = self.now;
+        self.advance();
+        let record = self.records.iter_mut().find(|record| record.id == id)?;
+        if !record.holds() || record.process.is_empty() {
+            return None;
+        }
+        record.state = HELD;
+        record.expires = now + record.ttl;
+        let token = record.fencing_token();
+        self.granted.retain(|record| record.id != id);
+        Some(token)
+    }
+
+    /// Breaks every claim of the holder with this token, and lets the next ones in; whether there
+    /// was one. The broken ones stay, holding nothing, until their holders have been told.
+    pub(super) fn break_hold(&mut self, token: FencingToken, reason: &str) -> bool {
+        let mut found = false;
+        for record in &mut self.records {
+            if record.fencing_token() != token || !record.holds() {
+                continue;
+            }
+            found = true;
+            record.state = BROKEN;
+            record.note = reason.to_owned();
+            if !record.process.is_empty() {
+                self.notices.push((record.process.clone(), format!("broken {}", record.id)));
+            }
+        }
+        // Those that only stayed have nobody to tell.
+        self.take_out(|record| record.state == BROKEN && record.process.is_empty());
+        self.advance();
+        found
+    }
+
+    /// Grants to those at the head of the queue that fit, and stops at the first that does not:
+    /// nobody overtakes.
+    ///
+    /// A waiter of this keeper holds at once, and is told after the commit. A waiter of another
+    /// must confirm before a short time is over, so that a dead one costs little.
+    pub(super) fn advance(&mut self) {
+        while let Some(next) = self.records.iter().position(|record| record.state == WAITING) {
+            if !queue::fits(self.records[next].mode, self.holders()) {
+                break;
+            }
+            let ours = self.records[next].process == self.process;
+            let record = &mut self.records[next];
+            record.since = self.now;
+            self.waiting -= 1;
+            if ours {
+                record.state = HELD;
+                record.expires = self.now + record.ttl;
+                self.granted.push(record.clone());
+            } else {
+                record.state = HANDED;
+                record.expires = self.now + micros(WAITER_LEASE);
+                let told = format!("handed {}", record.id);
+                self.notices.push((record.process.clone(), told));
+            }
+        }
+    }
+
+    /// Those that keep others out, by mode and token: claims of one owner share a token, so they
+    /// count as one.
+    fn holders(&self) -> impl Iterator<Item = (Mode, i64)> {
+        self.records.iter().filter(|record| record.holds()).map(|it| (it.mode, it.token))
+    }
+
+    /// Until the first of those that hold expires, unless it is renewed.
+    pub(super) fn until_expiry(&self) -> Duration {
+        let holding = self.records.iter().filter(|record| record.state != WAITING);
+        let first = holding.map(|record| record.expires).min();
+        super::record::span(first.map_or(0, |first| first - self.now))
+    }
+
+    /// Whether some who wait were not read, although all that were read have been let in or
+    /// dropped: then there may be more to let in.
+    pub(super) fn is_short(&self) -> bool {
+        self.waiting > 0 && !self.records.iter().any(|record| record.state == WAITING)
+    }
+
+    fn take_out(&mut self, matches: impl Fn(&Record) -> bool) {
+        let gone = self.records.extract_if(.., |record| matches(record));
+        self.waiting -= count(gone.filter(|record| record.state == WAITING).count());
+    }
+
+    /// What to write; `None` if all is as it was, unless the version is to be raised all the same.
+    pub(super) fn change(self, anyway: bool) -> Option<Change> {
+        let alone = match &self.records[..] {
+            // Only a claim that is held; the row of the name has no column for its state.
+            [record] if self.waiting <= 0 && record.state == HELD => Some(record.clone()),
+            _ => None,
+        };
+        let place = match &alone {
+            Some(_) => ALONE,
+            None if self.records.is_empty() && self.waiting <= 0 => FREE,
+            None => CROWD,
+        };
+        if place == self.place && self.records == self.stored && !anyway {
+            return None;
+        }
+        let was: &[Record] = if self.place == CROWD { &self.stored } else { &[] };
+        let to_be: &[Record] = if place == CROWD { &self.records } else { &[] };
+        let find = |records: &[Record], ticket| {
+            records.iter().find(|record| record.ticket == ticket).cloned()
+        };
+        let mut deletes = Vec::new();
+        let mut updates = Vec::new();
+        for record in was {
+            match find(to_be, record.ticket) {
+                None => deletes.push((record.state, record.ticket)),
+                Some(new) if new != *record => updates.push((record.state, new)),
+                Some(_) => {}
+            }
+        }
+        let inserts = to_be.iter().filter(|new| find(was, new.ticket).is_none()).cloned().collect();
+        Some(Change {
+            place,
+            last: self.last,
+            waiting: self.waiting.max(0),
+            alone,
+            now: self.now,
+            deletes,
+            updates,
+            inserts,
+            notices: self.notices,
+        })
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! What can be asked of the tables: every atomic request, one function each, answers parsed.
+//!
+//! The three requests of a lock that nobody else wants ([`take`](Requests::take),
+//! [`extend`](Requests::extend), [`free`](Requests::free)) are one statement on one row each.
+//! Everything else is [`read`](Requests::read), a decision in [`queue`](super::queue), and
+//! [`apply`](Requests::apply): one statement again, or one transaction in one round trip, which
+//! does nothing if the name changed in between. So no transaction stays open while a client thinks.
+//!
+//! Not stored functions, which could decide in the server: whoever may only read and write two
+//! tables could not use them everywhere, and two versions of this library could not share them.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+
+#[cfg(feature = "mysql")]
+pub(super) use mysql::MysqlRequests;
+#[cfg(feature = "postgres")]
+pub(super) use postgres::PostgresRequests;
+
+use super::error::Failure;
+use super::queue::{Change, Queue};
+use super::record::Record;
+use crate::backend::Claim;
+use crate::error::Result;
+use async_trait::async_trait;
+use std::any::Any;
+use std::fmt;
+use tokio::sync::mpsc;
+
+/// The row that says which version of the tables these are; in `last`.
+pub(super) const SCHEMA_ROW: &str = "\u{1}schema";
+/// What the row of a keeper's heartbeat begins with; its id follows.
+pub(super) const PROCESS_ROW: &str = "\u{1}process/";
+/// What the row of a sequence begins with; its name follows, and the last number is in `last`.
+pub(super) const SEQUENCE_ROW: &str = "\u{1}sequence/";
+/// The row of the second table whose token is above those of all names that were cleaned away.
+pub(super) const FLOOR_ROW: &str = "\u{1}floor";
+
+/// A claim, its name, and whether its process lives.
+pub(super) type Listed = (String, Record, bool);
+
+/// One kind of server. All but `take` and `reserve` are idempotent.
+#[async_trait]
+pub(super) trait Requests: fmt::Debug + Send + Sync {
+    /// The URL without its secrets.
+    fn shown(&self) -> &str;
+
+    /// Takes a name that is free, or whose only claim expired; its token, or `None` if others are
+    /// there.
+    async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure>;
+
+    /// Frees a name whose only claim is this; whether it was.
+    async fn free(&self, name: &str, id: &str) -> Result<bool, Failure>;
+
+    /// Extends the only claim of a name; whether it was that and had not expired.
+    async fn extend(&self, name: &str, id: &str, ttl: i64) -> Result<bool, Failure>;
+
+    /// Makes a claim that was handed over a held one; whether it was there and had not expired.
+    async fn confirm(&self, name: &str, id: &str, ticket: i64) -> Result<bool, Failure>;
+
+    /// The queue of a name, with the claim of this id wherever it stands; `None` for a name that
+    /// has no row.
+    async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure>;
+
+    /// Carries out a change if the name still has this version; whether it did.
+    async fn apply(&self, name: &str, version: i64, change: &Change) -> Result<bool, Failure>;
+
+    /// The heartbeat of a keeper; since when, by the database's clock, none was late.
+    async fn beat(&self, process: &str) -> Result<i64, Failure>;
+
+    /// Forgets a keeper.
+    async fn end(&self, process: &str) -> Result<(), Failure>;
+
+    /// Claims of this keeper on these names that were granted, handed over or held: their ids.
+    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure>;
+
+    /// Claims of this keeper that were broken: name, id and reason.
+    async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure>;
+
+    /// All claims on the names from `first` on that start with it, or on that very name; with the
+    /// database's clock.
+    async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure>;
+
+    /// Reserves numbers up to the one returned.
+    async fn reserve(&self, name: &str, count: i64, floor: i64) -> Result<i64, Failure>;
+
+    /// Raises the floor above the tokens of names unused for `unused` microseconds.
+    async fn raise_floor(&self, unused: i64) -> Result<(), Failure>;
+
+    /// Deletes rows unused for so long, whose tokens are below the floor; names with several claims
+    /// that nobody has touched for so long.
+    async fn sweep(&self, unused: i64) -> Result<Vec<String>, Failure>;
+
+    /// Which life the server is in, where it can tell.
+    async fn incarnation(&self) -> Result<Option<String>, Failure>;
+
+    /// A subscription to what other keepers tell this one, where there is such a thing.
+    async fn listen(&self, process: &str) -> Result<Option<Listening>, Failure>;
+
+    /// Whether keepers are told what others hand to them.
+    fn can_listen(&self) -> bool;
+
+    /// Makes the tables if they are not there, and checks them.
+    async fn prepare(&self) -> Result<()>;
+
+    /// Lets go of connections that are not in use.
+    fn disconnect(&self);
+}
+
+/// What other keepers tell this one; ends with its connection.
+pub(super) struct Listening {
+    pub(super) messages: mpsc::UnboundedReceiver<String>,
+    /// What must stay open for it.
+    pub(super) _connection: Box<dyn Any + Send + Sync>,
+}

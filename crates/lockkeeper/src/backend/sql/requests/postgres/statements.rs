@@ -1,0 +1,299 @@
+//! The statements as PostgreSQL takes them, with the names of our tables in them.
+//!
+//! Each is its own transaction, at READ COMMITTED. Those that change rows of both tables first
+//! update the row of the name: whoever changes the same name waits there, and then finds another
+//! version.
+
+use super::super::super::client::Statement;
+use super::super::super::queue::{ALONE, CROWD, LOADED};
+use super::super::super::record::{BROKEN, HANDED, HELD, WAITER_LEASE, WAITING, micros};
+use super::super::super::schema::{CLAIM, Dialect, Tables, literal};
+use super::super::{FLOOR_ROW, PROCESS_ROW};
+use tokio_postgres::types::Type;
+
+/// The database's clock.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// One of each, by the name of its request.
+pub(super) struct Statements {
+    pub(super) take: Statement,
+    pub(super) free: Statement,
+    pub(super) extend: Statement,
+    pub(super) confirm: Statement,
+    pub(super) read: Statement,
+    pub(super) apply: Statement,
+    pub(super) beat: Statement,
+    pub(super) end: Statement,
+    pub(super) granted: Statement,
+    pub(super) broken: Statement,
+    pub(super) list: Statement,
+    pub(super) reserve: Statement,
+    pub(super) raise_floor: Statement,
+    pub(super) sweep: Statement,
+    pub(super) stale: Statement,
+}
+
+impl Statements {
+    pub(super) fn new(Tables { names, claims }: &Tables) -> Self {
+        use Type as T;
+        let floor = literal(Dialect::Postgres, FLOOR_ROW);
+        let process_row = literal(Dialect::Postgres, PROCESS_ROW);
+        let statement =
+            |name, types: &[Type], text| Statement { name, text, types: types.to_vec() };
+        let excluded: Vec<String> = CLAIM
+            .split(", ")
+            .filter(|it| *it != "token")
+            .map(|it| format!("{it} = excluded.{it}"))
+            .collect();
+        let excluded = excluded.join(", ");
+        let of_claim = |table: &str| -> String {
+            CLAIM.split(", ").map(|column| format!(", {table}.{column}")).collect()
+        };
+        Self {
+            take: statement(
+                "take",
+                &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
+                format!(
+                    "WITH clock AS MATERIALIZED (SELECT {NOW} AS now, COALESCE((SELECT token + 1 \
+                     FROM {claims} WHERE name = {floor} AND state = 0 AND ticket = 0), 0) AS floor)
+                     INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM})
+                     SELECT $1, 1, 1, GREATEST(now, floor), 0, $2, $3, $4, $5, \
+                       GREATEST(now, floor), $6, now, now + $6, $7, $8 FROM clock
+                     ON CONFLICT (name) DO UPDATE SET version = l.version + 1, place = 1, \
+                       last = GREATEST(l.last + 1, excluded.last), waiting = 0, \
+                       token = GREATEST(l.last + 1, excluded.last), {excluded}
+                     WHERE l.place = 0 OR (l.place = 1 AND (l.expires <= excluded.since \
+                       OR l.id = excluded.id))
+                     RETURNING token"
+                ),
+            ),
+            free: statement(
+                "free",
+                &[T::TEXT, T::TEXT],
+                format!(
+                    "UPDATE {names} SET version = version + 1, place = 0, id = '', expires = {NOW}
+                     WHERE name = $1 AND place = 1 AND id = $2 AND process <> '' RETURNING 1"
+                ),
+            ),
+            extend: statement(
+                "extend",
+                &[T::TEXT, T::TEXT, T::INT8],
+                format!(
+                    "UPDATE {names} SET version = version + 1, expires = {NOW} + $3
+                     WHERE name = $1 AND place = 1 AND id = $2 AND process <> '' \
+                       AND expires > {NOW} RETURNING 1"
+                ),
+            ),
+            confirm: statement(
+                "confirm",
+                &[T::TEXT, T::TEXT, T::INT8],
+                format!(
+                    "WITH v AS (UPDATE {names} SET version = version + 1 \
+                       WHERE name = $1 AND place = {CROWD} RETURNING 1)
+                     UPDATE {claims} c SET state = {HELD}, expires = {NOW} + c.ttl FROM v
+                     WHERE c.name = $1 AND c.state = {HANDED} AND c.ticket = $3 AND c.id = $2 \
+                       AND c.expires > {NOW} RETURNING 1"
+                ),
+            ),
+            read: statement(
+                "read",
+                &[T::TEXT, T::TEXT],
+                format!(
+                    "WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
+                     SELECT clock.now, l.version, l.last, l.waiting, l.place{}, q.ticket, q.state\
+                       {}, COALESCE(p.expires > clock.now, false)
+                     FROM clock CROSS JOIN {names} l
+                     LEFT JOIN LATERAL (
+                       SELECT * FROM {claims} c WHERE c.name = $1 AND c.state < {WAITING}
+                       UNION ALL
+                       (SELECT * FROM {claims} c WHERE c.name = $1 AND c.state = {WAITING} \
+                          ORDER BY c.ticket LIMIT {LOADED})
+                       UNION ALL
+                       SELECT * FROM {claims} c WHERE $2 <> '' AND c.name = $1 \
+                          AND c.state = {WAITING} AND c.id = $2
+                     ) q ON l.place = {CROWD}
+                     LEFT JOIN {names} p ON p.name = {process_row} || q.process
+                     WHERE l.name = $1",
+                    of_claim("l"),
+                    of_claim("q"),
+                ),
+            ),
+            apply: statement("apply", &APPLY_TYPES, apply(names, claims)),
+            beat: statement(
+                "beat",
+                &[T::TEXT],
+                format!(
+                    "INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM})
+                     SELECT {process_row} || $1, 0, 0, now, 0, '', '', '', 0, 0, 0, now, now + {}, '', ''
+                     FROM (SELECT {NOW} AS now) clock
+                     ON CONFLICT (name) DO UPDATE SET last = \
+                       CASE WHEN l.expires <= excluded.since THEN excluded.last ELSE l.last END, \
+                       since = excluded.since, expires = excluded.expires
+                     RETURNING last",
+                    micros(WAITER_LEASE)
+                ),
+            ),
+            end: statement(
+                "end",
+                &[T::TEXT],
+                format!("DELETE FROM {names} WHERE name = {process_row} || $1 RETURNING 1"),
+            ),
+            granted: statement(
+                "granted",
+                &[T::TEXT, T::TEXT_ARRAY],
+                format!(
+                    "SELECT id FROM {claims} WHERE name = ANY ($2) AND state < {WAITING} \
+                       AND process = $1
+                     UNION ALL
+                     SELECT id FROM {names} WHERE name = ANY ($2) AND place = {ALONE} \
+                       AND process = $1"
+                ),
+            ),
+            broken: statement(
+                "broken",
+                &[T::TEXT],
+                format!(
+                    "SELECT name, id, note FROM {claims} WHERE state = {} AND process = $1",
+                    BROKEN
+                ),
+            ),
+            list: statement(
+                "list",
+                &[T::TEXT, T::BOOL],
+                format!(
+                    "WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
+                     SELECT clock.now, a.*, COALESCE(p.expires > clock.now, false) FROM clock \
+                     LEFT JOIN (
+                       SELECT l.name, l.token AS ticket, {HELD}::smallint AS state{} FROM {names} l
+                       WHERE l.place = {ALONE} AND l.name >= GREATEST($1, ' ' COLLATE \"C\") \
+                         AND CASE WHEN $2 THEN l.name = $1 ELSE starts_with(l.name, $1) END
+                       UNION ALL
+                       SELECT c.name, c.ticket, c.state{} FROM {claims} c
+                       WHERE c.name >= GREATEST($1, ' ' COLLATE \"C\") \
+                         AND CASE WHEN $2 THEN c.name = $1 ELSE starts_with(c.name, $1) END
+                     ) a ON true
+                     LEFT JOIN {names} p ON p.name = {process_row} || a.process",
+                    of_claim("l"),
+                    of_claim("c"),
+                ),
+            ),
+            reserve: statement(
+                "reserve",
+                &[T::TEXT, T::INT8, T::INT8],
+                format!(
+                    "INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM})
+                     VALUES ($1, 0, 0, $3, 0, '', '', '', 0, 0, 0, 0, {}, '', '')
+                     ON CONFLICT (name) DO UPDATE SET last = GREATEST(l.last + $2, excluded.last)
+                     RETURNING last",
+                    i64::MAX
+                ),
+            ),
+            raise_floor: statement(
+                "raise-floor",
+                &[T::INT8],
+                format!(
+                    "INSERT INTO {claims} AS l (name, state, ticket, {CLAIM})
+                     SELECT {floor}, 0, 0, '', '', '', 0, max(last), 0, 0, {}, '', '' FROM {names}
+                     WHERE place < {CROWD} AND expires < {NOW} - $1 AND name >= ' '
+                     HAVING max(last) IS NOT NULL
+                     ON CONFLICT (name, state, ticket) DO UPDATE \
+                       SET token = GREATEST(l.token, excluded.token)
+                     RETURNING 1",
+                    i64::MAX
+                ),
+            ),
+            sweep: statement(
+                "sweep",
+                &[T::INT8],
+                format!(
+                    "DELETE FROM {names} WHERE name IN (
+                       SELECT name FROM {names} WHERE place < {CROWD} AND expires < {NOW} - $1 \
+                         AND (name < ' ' OR last <= (SELECT token FROM {claims} \
+                           WHERE name = {floor} AND state = 0 AND ticket = 0))
+                       LIMIT 1000 FOR UPDATE SKIP LOCKED)
+                     AND place < {CROWD} AND expires < {NOW} - $1 RETURNING 1"
+                ),
+            ),
+            stale: statement(
+                "stale",
+                &[T::INT8],
+                format!(
+                    "SELECT name FROM {names} WHERE place = {CROWD} AND expires < {NOW} - $1 \
+                     LIMIT 100"
+                ),
+            ),
+        }
+    }
+}
+
+/// The types of the parameters of [`apply`].
+const APPLY_TYPES: [Type; 38] = {
+    use Type as T;
+    [
+        // The name, its version, and its row.
+        T::TEXT,
+        T::INT8,
+        T::INT2,
+        T::INT8,
+        T::INT8,
+        T::TEXT,
+        T::TEXT,
+        T::TEXT,
+        T::INT8,
+        T::INT8,
+        T::INT8,
+        T::INT8,
+        T::INT8,
+        T::TEXT,
+        T::TEXT,
+        // Deletes.
+        T::INT2_ARRAY,
+        T::INT8_ARRAY,
+        // Updates.
+        T::INT2_ARRAY,
+        T::INT8_ARRAY,
+        T::INT2_ARRAY,
+        T::TEXT_ARRAY,
+        T::INT8_ARRAY,
+        T::INT8_ARRAY,
+        T::TEXT_ARRAY,
+        // Inserts.
+        T::INT2_ARRAY,
+        T::INT8_ARRAY,
+        T::TEXT_ARRAY,
+        T::TEXT_ARRAY,
+        T::TEXT_ARRAY,
+        T::INT8_ARRAY,
+        T::INT8_ARRAY,
+        T::INT8_ARRAY,
+        T::INT8_ARRAY,
+        T::INT8_ARRAY,
+        T::TEXT_ARRAY,
+        T::TEXT_ARRAY,
+        // Messages.
+        T::TEXT_ARRAY,
+        T::TEXT_ARRAY,
+    ]
+};
+
+fn apply(names: &str, claims: &str) -> String {
+    let columns: Vec<&str> = CLAIM.split(", ").collect();
+    let set: Vec<String> =
+        columns.iter().enumerate().map(|(at, it)| format!("{it} = ${}", at + 6)).collect();
+    let set = set.join(", ");
+    format!(
+        "WITH v AS (UPDATE {names} SET version = version + 1, place = $3, last = $4, \
+           waiting = $5, {set} WHERE name = $1 AND version = $2 RETURNING 1),
+         d AS (DELETE FROM {claims} c USING v, unnest($16, $17) AS g(state, ticket)
+           WHERE c.name = $1 AND c.state = g.state AND c.ticket = g.ticket),
+         u AS (UPDATE {claims} c SET state = g.state, process = g.process, since = g.since, \
+             expires = g.expires, note = g.note
+           FROM v, unnest($18, $19, $20, $21, $22, $23, $24) \
+             AS g(was, ticket, state, process, since, expires, note)
+           WHERE c.name = $1 AND c.state = g.was AND c.ticket = g.ticket),
+         i AS (INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT $1, g.* FROM v, \
+           unnest($25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36) AS g)
+         SELECT (SELECT count(pg_notify(n.channel, n.payload)) \
+           FROM unnest($37, $38) AS n(channel, payload)) FROM v"
+    )
+}

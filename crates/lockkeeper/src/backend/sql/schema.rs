@@ -1,0 +1,164 @@
+//! The two tables: their names, how they are made, and the rights that are enough.
+
+use super::requests::SCHEMA_ROW;
+use crate::backend::support::options::config;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The version of the tables that this library reads and writes.
+pub(super) const VERSION: i64 = 1;
+
+/// Which kind of server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    #[cfg(feature = "postgres")]
+    Postgres,
+    #[cfg(feature = "mysql")]
+    Mysql,
+}
+
+/// The two tables as they stand in statements.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    /// One row per name; also heartbeats, sequences and the version of the tables.
+    pub(super) names: String,
+    /// One row per claim on a name that has several.
+    pub(super) claims: String,
+}
+
+/// The columns of a claim, in both tables, in the order of every statement.
+pub(super) const CLAIM: &str =
+    "id, owner, process, mode, token, ttl, since, expires, identity, note";
+
+impl Tables {
+    pub(super) fn new(schema: Option<&str>, table: &str) -> Self {
+        let prefix = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
+        Self { names: format!("{prefix}{table}"), claims: format!("{prefix}{table}_claim") }
+    }
+
+    /// The statements that make the tables, each to be run once.
+    pub(super) fn create(&self, dialect: Dialect) -> Vec<String> {
+        let Self { names, claims } = self;
+        let (name, word, text, last) = match dialect {
+            #[cfg(feature = "postgres")]
+            // Room for new versions of a row beside the old ones, and an early clean-up of those.
+            Dialect::Postgres => (
+                "text COLLATE \"C\"",
+                "text",
+                "text",
+                " WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02)",
+            ),
+            #[cfg(feature = "mysql")]
+            // Bytes, so that names are told apart to the letter.
+            Dialect::Mysql => (
+                "varbinary(255)",
+                "varchar(64) CHARACTER SET ascii COLLATE ascii_bin",
+                "text CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+                " ENGINE = InnoDB",
+            ),
+        };
+        let claim = format!(
+            "id {word} NOT NULL, owner {text} NOT NULL, process {word} NOT NULL,\n  \
+             mode bigint NOT NULL, token bigint NOT NULL, ttl bigint NOT NULL, since bigint NOT \
+             NULL,\n  expires bigint NOT NULL, identity {text} NOT NULL, note {text} NOT NULL"
+        );
+        let schema_row = literal(dialect, SCHEMA_ROW);
+        vec![
+            format!(
+                "CREATE TABLE IF NOT EXISTS {names} (\n  name {name} NOT NULL PRIMARY KEY,\n  \
+                 version bigint NOT NULL, place smallint NOT NULL, last bigint NOT NULL, waiting \
+                 bigint NOT NULL,\n  {claim}\n){last}"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {claims} (\n  name {name} NOT NULL, state smallint NOT \
+                 NULL, ticket bigint NOT NULL,\n  {claim},\n  PRIMARY KEY (name, state, ticket)\n)\
+                 {last}"
+            ),
+            format!(
+                "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM})\n  SELECT \
+                 {schema_row}, 0, 0, {VERSION}, 0, '', '', '', 0, 0, 0, 0, {}, '', ''\n  WHERE NOT \
+                 EXISTS (SELECT 1 FROM {names} existing WHERE existing.name = {schema_row})",
+                // Never cleaned away.
+                i64::MAX
+            ),
+        ]
+    }
+
+    /// What a database administrator runs where programs may not create tables.
+    pub(super) fn script(&self, dialect: Dialect, schema: Option<&str>) -> String {
+        let mut text = String::from("-- The tables of lockkeeper, version ");
+        text += &format!("{VERSION}.\n");
+        for statement in self.create(dialect) {
+            text += &statement;
+            text += ";\n";
+        }
+        text += "-- The rights that are enough. Put the role of your program for app.\n";
+        let Self { names, claims } = self;
+        match dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => {
+                if let Some(schema) = schema {
+                    text += &format!("GRANT USAGE ON SCHEMA {schema} TO app;\n");
+                }
+                text +=
+                    &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {names}, {claims} TO app;\n");
+            }
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => {
+                let _ = schema;
+                for table in [names, claims] {
+                    text += &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;\n");
+                }
+            }
+        }
+        text
+    }
+
+    /// Statements that do nothing, and fail where a right or a column is missing.
+    pub(super) fn probes(&self) -> Vec<String> {
+        let Self { names, claims } = self;
+        let of_names = format!("name, version, place, last, waiting, {CLAIM}");
+        let of_claims = format!("name, state, ticket, {CLAIM}");
+        let mut probes = Vec::new();
+        for (table, columns) in [(names, of_names), (claims, of_claims)] {
+            probes.push(format!("SELECT {columns} FROM {table} WHERE 1 = 0"));
+            probes.push(format!(
+                "INSERT INTO {table} ({columns}) SELECT {columns} FROM {table} WHERE 1 = 0"
+            ));
+            probes.push(format!("UPDATE {table} SET token = token WHERE 1 = 0"));
+            probes.push(format!("DELETE FROM {table} WHERE 1 = 0"));
+        }
+        probes
+    }
+}
+
+/// A text of ours that stands in a statement; a control character and letters.
+pub(super) fn literal(dialect: Dialect, text: &str) -> String {
+    match dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => format!("E'{}'", text.replace('\u{1}', "\\x01")),
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => super::client::bytes(text.as_bytes()),
+    }
+}
+
+/// What the row with the version says: `None` where it is missing.
+pub(super) fn check_version(version: Option<i64>, at: &str, table: &str) -> Result<()> {
+    match version {
+        Some(VERSION) => Ok(()),
+        Some(newer) if newer > VERSION => Err(Error::new(
+            ErrorKind::Store,
+            format!(
+                "the tables at {at} were made by a later lockkeeper (version {newer}, we know \
+                 {VERSION}): upgrade this program, or name other tables with ?table=NAME"
+            ),
+        )),
+        _ => Err(not_ours(at, table)),
+    }
+}
+
+/// The error for a table of our name that is not ours. Nothing was changed in it.
+pub(super) fn not_ours(at: &str, table: &str) -> Error {
+    config(format!(
+        "{at} has a table {table} that lockkeeper did not make: name another with ?table=NAME"
+    ))
+}

@@ -1,0 +1,337 @@
+//! Locks that live in a session of the database: `advisory`, `get-lock` and `for-update`.
+//!
+//! A claim has a session of its own, on a connection of its own, for as long as it is held. The
+//! database frees the lock when that session ends, whatever the reason, so the one thing to get
+//! right is **when a session ends**: never before its holder has stopped believing.
+//!
+//! ```text
+//!   holder                                   server
+//!   ──────                                   ──────
+//!   sent ──── a request ───────────────────► runs it, answers, and starts to count the silence
+//!    │  ◄──── the answer ─────────────────── │
+//!    │                                       │
+//!    │ valid until sent + lease - margin     │ ends the session after `lease` of silence
+//!    ▼                                       ▼
+//!   stops believing             first        frees the lock        later
+//! ```
+//!
+//! The server counts from its answer, the holder from before its request, so the holder is always
+//! the first, also behind a black hole, and also when its process is paused. The lease of the
+//! session is the claim's ttl, at most the option `session`; the engine's renewals are the requests
+//! that keep it. Rejected: keepalives of TCP as the lease, which go on for a process that is paused,
+//! and which a proxy answers in its place.
+//!
+//! | what if | then |
+//! |---|---|
+//! | the holder's process dies | its connection ends, and the lock is free at once |
+//! | the holder is paused, or behind a black hole | the server ends the session after `lease` |
+//! | somebody ends the session (`pg_terminate_backend`, `KILL`) | the holder is told: by the end of the connection, or by the next look at it ([`Native::LOOK`]) |
+//! | the server dies, restarts, or a standby takes its place | its memory of locks is gone, so it grants nothing until every lease of before is over: [`servers`] |
+//! | a device in between ends the connection towards the server only | the lock is free while the holder may believe in it, for `lease` at most: only a token helps |
+//!
+//! Waiting is the database's own. Of the claims of one keeper that wait for one name, one waits in
+//! the server, and the others behind it in this process, in their order ([`lanes`]).
+
+pub(super) mod lanes;
+pub(super) mod lease;
+pub(super) mod seats;
+pub(super) mod servers;
+
+use super::error::Failure;
+use crate::backend::{
+    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, LossReason,
+    Moment, Name, Patience,
+};
+use crate::error::Result;
+use async_trait::async_trait;
+use lease::SessionLease;
+use seats::{Seat, Seats};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The longest that a claim waits in the server before it looks whether its caller is still there.
+const SLICE: Duration = Duration::from_secs(1);
+/// The shortest that it makes sense to wait there.
+const SHORTEST: Duration = Duration::from_millis(2);
+/// How long the server keeps a session in which nothing is held.
+pub(super) const UNUSED: Duration = Duration::from_secs(60);
+
+/// What a recipe of this kind asks of its database. Every request has a time limit of its own.
+#[async_trait]
+pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'static {
+    /// A connection with what we know of its session.
+    type Session: Session;
+
+    /// How often the sessions of held claims are looked after, where their driver does not say by
+    /// itself that a connection ended.
+    const LOOK: Option<Duration>;
+
+    fn capability(&self) -> Capability;
+
+    /// The longest lease.
+    fn longest(&self) -> Duration;
+
+    /// Connects, and makes sure that a lock in this session means something.
+    async fn open(&self) -> Result<Self::Session>;
+
+    /// Takes the lock if it is free, and writes down who has it, in one round trip.
+    async fn try_take(
+        &self,
+        session: &mut Self::Session,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Option<Taken>, Failure>;
+
+    /// Waits in the server until the lock is ours, for `slice` at most; whether it is. It is not
+    /// written down yet.
+    async fn wait(
+        &self,
+        session: &mut Self::Session,
+        claim: &Claim,
+        slice: Duration,
+    ) -> Result<bool, Failure>;
+
+    /// Writes down who has the lock, and starts its lease anew.
+    async fn record(
+        &self,
+        session: &mut Self::Session,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Taken, Failure>;
+
+    /// One round trip: the session is there, and with it the lock.
+    async fn keep(&self, session: &mut Self::Session) -> Result<(), Failure>;
+
+    /// Gives the lock back; whether the session had it.
+    async fn free(&self, session: &mut Self::Session, claim: &Claim) -> Result<bool, Failure>;
+
+    /// Why the session of a claim ended, as far as the database knows.
+    async fn why_gone(
+        &self,
+        session: &mut Self::Session,
+        name: &Name,
+        token: FencingToken,
+    ) -> LossReason;
+
+    /// Which of these names are not locked by these sessions any more, by their place in the list.
+    async fn missing(
+        &self,
+        session: &mut Self::Session,
+        held: &[(&Name, u64)],
+    ) -> Result<Vec<usize>, Failure> {
+        let _ = (session, held);
+        Ok(Vec::new())
+    }
+
+    /// Every lock that is held or waited for whose name begins with `text`, or is it.
+    async fn look(
+        &self,
+        session: &mut Self::Session,
+        text: &str,
+        whole: bool,
+    ) -> Result<Vec<LockView>, Failure> {
+        let _ = (session, text, whole);
+        Ok(Vec::new())
+    }
+
+    /// Ends the session of the holder with this token; whether there was one.
+    async fn break_hold(
+        &self,
+        session: &mut Self::Session,
+        name: &Name,
+        token: FencingToken,
+        reason: &str,
+    ) -> Result<bool, Failure> {
+        let _ = (session, name, token, reason);
+        Ok(false)
+    }
+
+    /// What the database calls the lock.
+    fn keys(&self, name: &Name) -> Vec<String>;
+
+    /// The error for a failure of a request.
+    fn explain(&self, failure: Failure) -> crate::Error;
+}
+
+/// A lock that was taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) token: FencingToken,
+}
+
+/// A connection with a session.
+pub(super) trait Session: Send + Sync + 'static {
+    /// Cancelled when it is known that the connection ended.
+    fn end(&self) -> CancellationToken;
+
+    /// What the database calls it.
+    fn number(&self) -> u64;
+
+    /// Nothing may be granted in it before.
+    fn not_before(&self) -> Moment;
+}
+
+/// The backend of a recipe whose locks live in sessions.
+pub(super) struct SessionLocks<N: Native> {
+    shared: Arc<Shared<N>>,
+}
+
+/// What the backend and its leases share.
+pub(super) struct Shared<N: Native> {
+    pub(super) native: N,
+    pub(super) seats: Seats<N>,
+    lanes: lanes::Lanes,
+}
+
+impl<N: Native> SessionLocks<N> {
+    /// At most `most` sessions at once.
+    pub(super) fn new(native: N, most: usize, background: &Background) -> Self {
+        let (seats, lanes) = (Seats::new(most, background.clone()), lanes::Lanes::default());
+        Self { shared: Arc::new(Shared { native, seats, lanes }) }
+    }
+
+    /// Connects once, so that what does not fit is told when the keeper is made, and the first claim
+    /// need not connect.
+    pub(super) async fn prepare(&self) -> Result<()> {
+        let seat = self.shared.clone().seat().await?;
+        self.shared.park(seat);
+        Ok(())
+    }
+
+    /// Takes the lock, in the server's own order, or not.
+    async fn contend(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        let lease = claim.ttl.min(self.shared.native.longest());
+        let waits = !patience.is_over();
+        let _lane = if waits {
+            let Some(lane) = self.shared.lanes.enter(&claim.name, patience).await else {
+                return Ok(None);
+            };
+            Some(lane)
+        } else {
+            None
+        };
+        let mut seat = self.shared.clone().seat().await?;
+        let young = seat.session.not_before();
+        if !young.remaining().is_zero() {
+            if waits {
+                tokio::select! { () = young.reached() => {}, () = patience.over() => {} }
+            }
+            if !young.remaining().is_zero() {
+                self.shared.park(seat);
+                return Ok(None);
+            }
+        }
+        let sent = Moment::now();
+        let native = &self.shared.native;
+        let fail = |failure: Failure| native.explain(failure);
+        if let Some(taken) = native.try_take(&mut seat.session, claim, lease).await.map_err(fail)? {
+            return Ok(Some(self.grant(seat, claim, taken, sent, lease)));
+        }
+        if patience.is_over() {
+            self.shared.park(seat);
+            return Ok(None);
+        }
+        patience.queued(0);
+        loop {
+            let slice = patience.remaining().unwrap_or(SLICE).clamp(SHORTEST, SLICE);
+            if native.wait(&mut seat.session, claim, slice).await.map_err(fail)? {
+                // The lease that counts begins here, not when the wait began.
+                let sent = Moment::now();
+                let taken = native.record(&mut seat.session, claim, lease).await.map_err(fail)?;
+                return Ok(Some(self.grant(seat, claim, taken, sent, lease)));
+            }
+            patience.heard();
+            if patience.is_over() {
+                self.shared.park(seat);
+                return Ok(None);
+            }
+        }
+    }
+
+    fn grant(
+        &self,
+        seat: Seat<N>,
+        claim: &Claim,
+        taken: Taken,
+        sent: Moment,
+        lease: Duration,
+    ) -> Grant {
+        let held = self.shared.seats.occupy(seat, claim, taken, sent + lease);
+        let lease_of = SessionLease::new(self.shared.clone(), held, lease);
+        Grant::new(Box::new(lease_of), Some(taken.token), sent, lease)
+    }
+}
+
+#[async_trait]
+impl<N: Native> Backend for SessionLocks<N> {
+    fn capability(&self) -> Capability {
+        self.shared.native.capability()
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        // A failure drops the seat, and with it the session and whatever was taken in it.
+        self.contend(claim, patience).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        match self.shared.seats.held(claim.id) {
+            Some(held) => lease::give_back(&self.shared, &held, false).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.shared.seats.end_unused();
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        self.capability().inspects.then_some(self)
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        self.shared.native.keys(name)
+    }
+}
+
+/// Looks in a session in which nothing is held.
+#[async_trait]
+impl<N: Native> Inspector for SessionLocks<N> {
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
+        let views = shared.native.look(seat.session(), prefix, false).await;
+        let views = views.map_err(|failure| shared.native.explain(failure))?;
+        shared.put_back(seat);
+        Ok(views)
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
+        let views = shared.native.look(seat.session(), name.as_str(), true).await;
+        let views = views.map_err(|failure| shared.native.explain(failure))?;
+        shared.put_back(seat);
+        Ok(views.into_iter().next().unwrap_or_else(|| LockView::new(name.clone())))
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
+        let broken = shared.native.break_hold(seat.session(), name, token, reason).await;
+        let broken = broken.map_err(|failure| shared.native.explain(failure))?;
+        shared.put_back(seat);
+        Ok(broken)
+    }
+}
+
+impl<N: Native> fmt::Display for SessionLocks<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.shared.native, f)
+    }
+}
+
+impl<N: Native> fmt::Debug for SessionLocks<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionLocks").field("native", &self.shared.native).finish_non_exhaustive()
+    }
+}

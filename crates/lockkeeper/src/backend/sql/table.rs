@@ -1,0 +1,205 @@
+//! The recipe: a row per name, a queue beside it where it is needed, and a statement decides.
+//!
+//! ```text
+//! take the name if nobody is there ──► granted: one statement, done
+//!        │ busy
+//!        ▼
+//! expect to be told; ask with a place in the queue
+//!        │                     told by a release in this keeper, or by the driver, which was told
+//!        ▼                     by another keeper or found out by looking
+//! wait ──────────────────────► granted, or handed over: confirm
+//!        │ patience over: leave the queue, unless it was granted meanwhile
+//!        ▼
+//!      nothing
+//! ```
+//!
+//! What a process leaves when it is killed: while waiting, a row that counts for two seconds after
+//! its last heartbeat; once handed the lock and before it confirmed, the same; while holding, a
+//! claim that expires with its ttl.
+
+use super::client::BREAKS;
+use super::context::{BEAT, Changed, Context, LOOK};
+use super::driver;
+use super::lease::SqlLease;
+use super::queue::{Asked, Left};
+use super::record::Granted;
+use super::waiters::WaitEnd;
+use crate::backend::{Claim, Grant, Moment, Patience};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// How one wait ended.
+enum Waited {
+    /// The claim holds, and the engine has to release it.
+    Won(Grant),
+    /// The patience is over, and nothing of the claim is stored.
+    Over,
+    /// The row is gone, as when no heartbeat arrived in time; ask again, at the end of the queue.
+    Dropped,
+}
+
+/// Takes the name, waiting in the queue if it must and may.
+///
+/// `None` means that the patience is over and that nothing of the claim is stored. After an error
+/// something may be, and the engine withdraws the claim by its id.
+pub(super) async fn acquire(
+    context: &Arc<Context>,
+    claim: &Claim,
+    patience: &Patience,
+) -> Result<Option<Grant>> {
+    super::cleanup::clean_if_due(context);
+    let mut breaks = 0;
+    loop {
+        let sent = Moment::now();
+        let taken = match context.requests.take(claim, &context.process).await {
+            // A connection that ended while nobody used it. Whether the claim was made is not
+            // known, so it is withdrawn before it is made again.
+            Err(failure) if failure.allows_second_try() && breaks < BREAKS => {
+                breaks += 1;
+                withdraw(context, claim).await?;
+                continue;
+            }
+            taken => taken.map_err(|failure| context.explain(failure))?,
+        };
+        if let Some(token) = taken {
+            let token = super::record::token_of(token);
+            let granted = Granted { token, sent, crowded: false };
+            return Ok(Some(SqlLease::grant(context, claim, granted)));
+        }
+        patience.heard();
+        if patience.is_over() {
+            match ask(context, claim, false).await? {
+                Some(Changed { outcome: Asked::Granted(token), sent, crowded }) => {
+                    let granted = Granted { token, sent, crowded };
+                    return Ok(Some(SqlLease::grant(context, claim, granted)));
+                }
+                Some(Changed { outcome: Asked::Uncovered(mode), .. }) => {
+                    return Err(mode.upgrade_refused(&claim.name, claim.mode));
+                }
+                Some(_) => return Ok(None),
+                // The name was cleaned away in between, and is free.
+                None => continue,
+            }
+        }
+        match wait(context, claim, patience).await? {
+            Waited::Won(grant) => return Ok(Some(grant)),
+            Waited::Over => return Ok(None),
+            Waited::Dropped => {
+                tracing::debug!(name = claim.name.as_str(), "dropped from the queue");
+            }
+        }
+    }
+}
+
+async fn ask(
+    context: &Arc<Context>,
+    claim: &Claim,
+    may_queue: bool,
+) -> Result<Option<Changed<Asked>>> {
+    let id = claim.id.to_string();
+    let asked =
+        context.change(claim.name.as_str(), &id, false, |queue| queue.ask(claim, may_queue));
+    asked.await.map_err(|failure| context.explain(failure))
+}
+
+/// Steps into the queue and waits there, once.
+///
+/// The waiter is entered, and the heartbeat of its keeper sent, before its row is written: in the
+/// other order a release in another task could grant the row and find nobody to tell, and a look of
+/// another keeper could take the waiter for dead.
+async fn wait(context: &Arc<Context>, claim: &Claim, patience: &Patience) -> Result<Waited> {
+    let (id, name) = (claim.id.to_string(), claim.name.as_str());
+    let waiters = &context.waiters;
+    let mut beats = waiters.beats();
+    let mut ended = waiters.expect(&id, name);
+    let _forget = Forget { context, id: &id };
+    let explain = |failure| -> Error { context.explain(failure) };
+    let won = |granted| Ok(Waited::Won(SqlLease::grant(context, claim, granted)));
+    context.beat(BEAT).await.map_err(explain)?;
+    driver::start(context);
+    let ticket = match ask(context, claim, true).await? {
+        None => return Ok(Waited::Dropped),
+        Some(Changed { outcome, sent, crowded }) => match outcome {
+            Asked::Granted(token) => return won(Granted { token, sent, crowded }),
+            Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
+            // Not answered to an ask that may queue.
+            Asked::Busy => return Ok(Waited::Over),
+            Asked::Queued { place, ticket, until_expiry } => {
+                patience.queued(place);
+                waiters.queued(&id, name, Moment::now() + until_expiry.min(LOOK));
+                ticket
+            }
+        },
+    };
+    loop {
+        tokio::select! {
+            // A grant that has arrived is taken, even if the patience is over in the same moment.
+            biased;
+            Ok(end) = &mut ended => return match end {
+                WaitEnd::Granted(granted) => won(granted),
+                WaitEnd::Handed => confirm(context, claim, ticket).await,
+                WaitEnd::Dropped => Ok(Waited::Dropped),
+                WaitEnd::Failed(error) => Err(error),
+            },
+            // A grant may be committed at this very moment. Whether the claim waits or holds is
+            // decided by the change that leaves, not by what arrived here; so a grant is never
+            // lost on the way.
+            () = patience.over() => {
+                let left = context.change(name, &id, true, |queue| queue.leave(&id)).await;
+                let Some(Changed { outcome, sent, crowded }) = left.map_err(explain)? else {
+                    return Ok(Waited::Over);
+                };
+                return match outcome {
+                    Left::Granted(token) => won(Granted { token, sent, crowded }),
+                    Left::From(place) => {
+                        patience.queued(place);
+                        Ok(Waited::Over)
+                    }
+                    Left::Gone => Ok(Waited::Over),
+                };
+            }
+            Ok(()) = beats.changed() => patience.heard(),
+        }
+    }
+}
+
+/// Makes a claim that another keeper handed over a held one, for its whole ttl from now on.
+async fn confirm(context: &Arc<Context>, claim: &Claim, ticket: i64) -> Result<Waited> {
+    let (id, name) = (claim.id.to_string(), claim.name.as_str());
+    let explain = |failure| -> Error { context.explain(failure) };
+    let sent = Moment::now();
+    if context.requests.confirm(name, &id, ticket).await.map_err(explain)? {
+        let token = super::record::token_of(ticket);
+        let granted = Granted { token, sent, crowded: true };
+        return Ok(Waited::Won(SqlLease::grant(context, claim, granted)));
+    }
+    // Held already, by a change whose answer was lost; or no longer there.
+    let confirmed = context.change(name, &id, false, |queue| queue.confirm(&id)).await;
+    Ok(match confirmed.map_err(explain)? {
+        Some(Changed { outcome: Some(token), sent, crowded }) => {
+            Waited::Won(SqlLease::grant(context, claim, Granted { token, sent, crowded }))
+        }
+        _ => Waited::Dropped,
+    })
+}
+
+/// Removes whatever the claim may have left. A request for it that is still on its way finds
+/// another version of the name, and does nothing.
+pub(super) async fn withdraw(context: &Arc<Context>, claim: &Claim) -> Result<()> {
+    let id = claim.id.to_string();
+    context.waiters.unwatch(&id);
+    let removed = context.change(claim.name.as_str(), &id, true, |queue| queue.remove(&id));
+    removed.await.map(|_| ()).map_err(|failure| context.explain(failure))
+}
+
+/// Takes the waiter out, however its wait ended.
+struct Forget<'a> {
+    context: &'a Arc<Context>,
+    id: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.context.waiters.forget(self.id);
+    }
+}
