@@ -260,8 +260,9 @@ pub(crate) const POSTGRES_ADVISORY: Capability = Capability {
     ..Capability::least(Reach::Network)
 };
 
-/// What `mariadb://?recipe=get-lock` promises.
-pub(crate) const MARIADB_GET_LOCK: Capability = Capability { shared: false, ..POSTGRES_ADVISORY };
+/// What `mariadb://?recipe=get-lock` promises. The server ends silent sessions by whole seconds.
+pub(crate) const MARIADB_GET_LOCK: Capability =
+    Capability { shared: false, shortest_ttl: Duration::from_secs(1), ..POSTGRES_ADVISORY };
 
 /// What `recipe=optimistic` promises on PostgreSQL, MariaDB and MySQL.
 pub(crate) const SQL_OPTIMISTIC: Capability = Capability {

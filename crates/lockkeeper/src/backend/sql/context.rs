@@ -164,6 +164,7 @@ impl Context {
             let remove = |queue: &mut Queue| queue.remove_broken(&id);
             // What fails here is found again by the next look, or expires.
             let _ = context.change(&name, "", false, remove).await;
+            context.let_go_if_closed();
         });
     }
 
@@ -220,6 +221,13 @@ impl Context {
         if last.is_none_or(|last| Moment::now().since(last) > WAITER_LEASE) {
             let copy = || Error::new(error.kind(), error.to_string());
             self.waiters.tell_all(|| WaitEnd::Failed(copy()));
+        }
+    }
+
+    /// Lets go of connections that work of the driver's made, or kept, after the keeper was closed.
+    pub(super) fn let_go_if_closed(&self) {
+        if self.waiters.is_closing() && !self.waiters.has_waiters() {
+            self.requests.disconnect();
         }
     }
 

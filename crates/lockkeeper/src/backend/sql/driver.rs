@@ -16,7 +16,7 @@ use super::requests::Listening;
 use super::waiters::WaitEnd;
 use crate::backend::Moment;
 use crate::backend::support::sync::lock;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -32,17 +32,22 @@ const POLL: (Duration, Duration) = (Duration::from_millis(3), Duration::from_mil
 /// The part of the time since the last grant after which it is asked again.
 const PART: u32 = 12;
 
-/// Starts the driver unless it runs.
+/// Starts the driver unless it runs. A keeper that was closed is in use again.
 pub(super) fn start(context: &Arc<Context>) {
+    context.waiters.reopen();
     let mut driving = lock(&context.driving);
     if !std::mem::replace(&mut *driving, true) {
-        let driver = Driver::new(context.clone());
-        context.background.drive(driver.run());
+        context.background.drive(Driver::new(context).run());
     }
 }
 
+/// Keeps the keeper's [`Context`] only while there is something to do, not while it sleeps: what was
+/// released wakes nobody, and a keeper that is gone must take its thread and connections with it at
+/// once, not when the sleep is over.
 struct Driver {
-    context: Arc<Context>,
+    context: Weak<Context>,
+    wake: Arc<Notify>,
+    gone: CancellationToken,
     listening: Option<Listening>,
     next_beat: Moment,
     next_listen: Moment,
@@ -53,10 +58,12 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(context: Arc<Context>) -> Self {
+    fn new(context: &Arc<Context>) -> Self {
         let now = Moment::now();
         Self {
-            context,
+            context: Arc::downgrade(context),
+            wake: context.waiters.wake.clone(),
+            gone: context.gone.clone(),
             listening: None,
             next_beat: now + BEAT,
             next_listen: now,
@@ -67,70 +74,67 @@ impl Driver {
     }
 
     async fn run(mut self) {
-        loop {
-            let (waits, holds) = {
-                let waiters = &self.context.waiters;
-                (waiters.has_waiters(), waiters.has_alarms())
-            };
+        while let Some(context) = self.context.upgrade() {
+            let (waits, holds) = (context.waiters.has_waiters(), context.waiters.has_alarms());
             if waits || holds {
-                let until = self.work(waits, holds).await;
+                let until = self.work(&context, waits, holds).await;
+                drop(context);
                 self.sleep(until).await;
             } else {
-                match self.idle().await {
-                    Some(again) => self = again,
-                    None => return,
+                // The connection for messages ends here: nobody is to be told anything.
+                self = Self::new(&context);
+                drop(context);
+                if !self.idle().await {
+                    return;
                 }
             }
         }
     }
 
-    /// Waits for something to do, without keeping the keeper; `None` when nothing came.
-    async fn idle(self) -> Option<Self> {
-        let Waiting { wake, gone } = Waiting::of(&self.context);
-        let weak = Arc::downgrade(&self.context);
-        let closing = self.context.waiters.is_closing();
-        drop(self);
+    /// Waits for something to do; whether there may be.
+    async fn idle(&self) -> bool {
+        let closing = self.context.upgrade().is_some_and(|context| context.waiters.is_closing());
         let over = Moment::now() + if closing { Duration::ZERO } else { LINGER };
         tokio::select! {
-            () = wake.notified() => {}
+            () = self.wake.notified() => {}
             () = over.reached() => {}
-            () = gone.cancelled() => return None,
+            () = self.gone.cancelled() => return false,
         }
-        let context = weak.upgrade()?;
-        let ends = {
+        let Some(context) = self.context.upgrade() else { return false };
+        let goes_on = {
             // Decided under the lock under which another is started.
             let mut driving = lock(&context.driving);
             let waiters = &context.waiters;
             let idle = !waiters.has_waiters() && !waiters.has_alarms();
             *driving = !(idle && (over.remaining().is_zero() || waiters.is_closing()));
-            !*driving
+            *driving
         };
-        if ends && context.waiters.is_closing() {
+        if !goes_on {
             // The driver itself may have connected again after the keeper was closed.
-            context.requests.disconnect();
+            context.let_go_if_closed();
         }
-        (!ends).then(|| Self::new(context))
+        goes_on
     }
 
     /// Does what is due, and says when to be back.
-    async fn work(&mut self, waits: bool, holds: bool) -> Moment {
+    async fn work(&mut self, context: &Arc<Context>, waits: bool, holds: bool) -> Moment {
         let now = Moment::now();
         let mut next = now + LOOK;
         if waits {
             if self.next_beat <= now {
-                self.beat().await;
+                beat(context).await;
                 self.next_beat = Moment::now() + BEAT;
             }
-            self.listen().await;
+            self.listen(context).await;
             if self.listening.is_none() {
-                self.poll().await;
+                self.poll(context).await;
                 next = next.min(self.next_poll);
             }
-            next = next.min(self.next_beat).min(self.look());
+            next = next.min(self.next_beat).min(look(context));
         }
         if holds {
             if self.next_broken <= now {
-                self.find_broken().await;
+                find_broken(context).await;
                 self.next_broken = Moment::now() + BROKEN;
             }
             next = next.min(self.next_broken);
@@ -138,27 +142,19 @@ impl Driver {
         next
     }
 
-    async fn beat(&self) {
-        if let Err(failure) = self.context.beat(Duration::ZERO).await {
-            let error = self.context.explain(failure);
-            tracing::debug!(%error, "a heartbeat was not answered");
-            self.context.fail_if_silent(&error).await;
-        }
-    }
-
     /// Subscribes, if that is to be had. What was told before that is found by a look.
-    async fn listen(&mut self) {
-        let requests = &self.context.requests;
+    async fn listen(&mut self, context: &Context) {
+        let requests = &context.requests;
         if self.listening.is_some() || self.next_listen > Moment::now() || !requests.can_listen() {
             return;
         }
-        match requests.listen(&self.context.process).await {
+        match requests.listen(&context.process).await {
             Ok(listening) => {
                 self.listening = listening;
-                self.context.waiters.look_at_all();
+                context.waiters.look_at_all();
             }
             Err(failure) => {
-                let error = self.context.explain(failure);
+                let error = context.explain(failure);
                 tracing::debug!(%error, "no subscription: waiters poll meanwhile");
             }
         }
@@ -166,59 +162,27 @@ impl Driver {
     }
 
     /// Asks whether something was granted.
-    async fn poll(&mut self) {
+    async fn poll(&mut self, context: &Context) {
         let now = Moment::now();
         if self.next_poll > now {
             return;
         }
-        let names = self.context.waiters.names();
-        if let Ok(granted) = self.context.requests.granted(&self.context.process, &names).await {
+        let names = context.waiters.names();
+        if let Ok(granted) = context.requests.granted(&context.process, &names).await {
             for id in granted {
-                if self.context.waiters.is_untold(&id) {
+                if context.waiters.is_untold(&id) {
                     self.last_grant = now;
-                    self.context.waiters.tell(&id, WaitEnd::Handed);
+                    context.waiters.tell(&id, WaitEnd::Handed);
                 }
             }
         }
         let now = Moment::now();
-        let quiet = now.since(self.last_grant.max(self.context.waiters.newest()));
+        let quiet = now.since(self.last_grant.max(context.waiters.newest()));
         self.next_poll = now + (quiet / PART).clamp(POLL.0, POLL.1);
     }
 
-    /// Has names looked at that are due, beside each other; when the next is.
-    fn look(&self) -> Moment {
-        let (due, next) = self.context.waiters.due();
-        for name in due {
-            let context = self.context.clone();
-            self.context.background.drive(async move {
-                let after = match context.look(&name).await {
-                    Ok(after) => after.unwrap_or(LOOK),
-                    Err(failure) => {
-                        note(&context, failure);
-                        BEAT
-                    }
-                };
-                // What expires now may do so a moment later by the database's clock.
-                let after = after.clamp(Duration::from_millis(5), LOOK);
-                context.waiters.look_again(&name, Moment::now() + after);
-                context.waiters.wake.notify_one();
-            });
-        }
-        next.unwrap_or_else(|| Moment::now() + LOOK)
-    }
-
-    async fn find_broken(&self) {
-        match self.context.requests.broken(&self.context.process).await {
-            Ok(broken) => {
-                for (name, id, reason) in broken {
-                    self.context.ring(name, id, reason);
-                }
-            }
-            Err(failure) => note(&self.context, failure),
-        }
-    }
-
-    /// Sleeps until then, until woken, or until another keeper tells something.
+    /// Sleeps until then, until woken, until another keeper tells something, or until this one is
+    /// gone.
     async fn sleep(&mut self, until: Moment) {
         let told = async {
             match &mut self.listening {
@@ -226,41 +190,74 @@ impl Driver {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            () = until.reached() => {}
-            () = self.context.waiters.wake.notified() => {}
-            message = told => match message {
-                Some(message) => self.hear(&message),
-                None => {
-                    self.listening = None;
-                    self.next_listen = Moment::now() + Duration::from_millis(50);
-                    self.context.waiters.look_at_all();
-                }
-            },
+        let message = tokio::select! {
+            () = until.reached() => return,
+            () = self.wake.notified() => return,
+            () = self.gone.cancelled() => return,
+            message = told => message,
+        };
+        let Some(context) = self.context.upgrade() else { return };
+        match message {
+            Some(message) => self.hear(&context, &message),
+            None => {
+                self.listening = None;
+                self.next_listen = Moment::now() + Duration::from_millis(50);
+                context.waiters.look_at_all();
+            }
         }
     }
 
     /// What another keeper told: a hint, and nothing is believed of it that is not found in the
     /// tables.
-    fn hear(&mut self, message: &str) {
+    fn hear(&mut self, context: &Context, message: &str) {
         match message.split_once(' ') {
             // Where nobody waits for it any more, it expires soon.
-            Some(("handed", id)) => _ = self.context.waiters.tell(id, WaitEnd::Handed),
+            Some(("handed", id)) => _ = context.waiters.tell(id, WaitEnd::Handed),
             Some(("broken", _)) => self.next_broken = Moment::now(),
             _ => {}
         }
     }
 }
 
-/// What an idle driver waits for.
-struct Waiting {
-    wake: Arc<Notify>,
-    gone: CancellationToken,
+async fn beat(context: &Context) {
+    if let Err(failure) = context.beat(Duration::ZERO).await {
+        let error = context.explain(failure);
+        tracing::debug!(%error, "a heartbeat was not answered");
+        context.fail_if_silent(&error).await;
+    }
 }
 
-impl Waiting {
-    fn of(context: &Context) -> Self {
-        Self { wake: context.waiters.wake.clone(), gone: context.gone.clone() }
+/// Has names looked at that are due, beside each other; when the next is.
+fn look(context: &Arc<Context>) -> Moment {
+    let (due, next) = context.waiters.due();
+    for name in due {
+        let context = context.clone();
+        context.background.clone().drive(async move {
+            let after = match context.look(&name).await {
+                Ok(after) => after.unwrap_or(LOOK),
+                Err(failure) => {
+                    note(&context, failure);
+                    BEAT
+                }
+            };
+            // What expires now may do so a moment later by the database's clock.
+            let after = after.clamp(Duration::from_millis(5), LOOK);
+            context.waiters.look_again(&name, Moment::now() + after);
+            context.waiters.wake.notify_one();
+            context.let_go_if_closed();
+        });
+    }
+    next.unwrap_or_else(|| Moment::now() + LOOK)
+}
+
+async fn find_broken(context: &Arc<Context>) {
+    match context.requests.broken(&context.process).await {
+        Ok(broken) => {
+            for (name, id, reason) in broken {
+                context.ring(name, id, reason);
+            }
+        }
+        Err(failure) => note(context, failure),
     }
 }
 

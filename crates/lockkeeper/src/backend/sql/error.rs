@@ -68,8 +68,7 @@ impl Failure {
     pub(super) fn ends_connection(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Broken(_) | Self::TimedOut | Self::RuntimeEnded => true,
-            Self::Conflict(_) => false,
-            Self::Pooled(_) => false,
+            Self::Conflict(_) | Self::Pooled(_) => false,
             Self::Refused(refusal) => refusal.why == Why::NotNow,
         }
     }

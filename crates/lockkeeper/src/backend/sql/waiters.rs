@@ -143,6 +143,11 @@ impl Waiters {
         self.wake.notify_one();
     }
 
+    /// Has it linger again: the keeper is in use.
+    pub(super) fn reopen(&self) {
+        self.closing.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the driver is to end as soon as it has nothing to do.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)

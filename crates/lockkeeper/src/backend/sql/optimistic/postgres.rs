@@ -42,7 +42,9 @@ impl PostgresRows {
                 client.connector.connect(Some(client.connector.timeout())).await?;
             connection.batch(&definition(&table), client.connector.timeout()).await?;
         }
-        Ok(Self::new(client, &table))
+        let rows = Self::new(client, &table);
+        rows.client.warm(&[&rows.read, &rows.make, &rows.take, &rows.renew, &rows.free]).await?;
+        Ok(rows)
     }
 
     fn new(client: PostgresClient, table: &str) -> Self {

@@ -81,7 +81,7 @@ pub(in crate::backend::sql) struct Seats<N: Native> {
     /// Also those whose lease was dropped without giving back: their sessions run out.
     held: Mutex<HashMap<ClaimId, Arc<Held<N>>>>,
     /// A claim is held that was not.
-    news: Notify,
+    news: Arc<Notify>,
     /// Whether the sessions of held claims are being looked after.
     looked_after: AtomicBool,
 }
@@ -96,7 +96,7 @@ impl<N: Native> Seats<N> {
             unused: Mutex::default(),
             extra: Mutex::default(),
             held: Mutex::default(),
-            news: Notify::new(),
+            news: Arc::default(),
             looked_after: AtomicBool::new(false),
         }
     }
@@ -332,15 +332,18 @@ async fn look_out<N: Native>(
 async fn look_after<N: Native>(shared: Weak<Shared<N>>, every: Duration) {
     let mut looked = Moment::now();
     loop {
-        let Some(next) = shared.upgrade().map(|shared| shared.end_overdue(every)) else { return };
-        let again = next.min(looked + every);
-        let Some(there) = shared.upgrade() else { return };
+        let (news, again) = {
+            let Some(there) = shared.upgrade() else { return };
+            (there.seats.news.clone(), there.end_overdue(every).min(looked + every))
+        };
+        // Asleep it keeps nothing: a keeper that is gone takes its sessions with it at once.
         tokio::select! {
-            () = there.seats.news.notified() => {}
+            () = news.notified() => {}
             () = tokio::time::sleep(again.remaining()) => {}
         }
         if Moment::now().since(looked) >= every {
             looked = Moment::now();
+            let Some(there) = shared.upgrade() else { return };
             there.look().await;
         }
     }
