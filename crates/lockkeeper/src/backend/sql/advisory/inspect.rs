@@ -1,7 +1,8 @@
 //! Who holds what, from the server's own list of locks and our rows beside it.
 
 use super::super::error::Failure;
-use super::{Core, PostgresSession};
+use super::super::session::postgres::PostgresSession;
+use super::Core;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner, WaiterView};
 use std::time::Duration;
 use tokio_postgres::Row;

@@ -8,9 +8,7 @@
 //! No row says that a lock is held: the server's own list of locks does. A row says who, for those
 //! who ask, and counts.
 
-use super::super::client::PostgresConnection;
-use super::super::error::Failure;
-use std::time::Duration;
+use super::super::session::postgres::Layout;
 
 /// The names of the tables.
 #[derive(Debug, Clone)]
@@ -44,19 +42,12 @@ impl Tables {
         )
     }
 
-    /// Makes them unless they are there: a user that may not create tables needs them made before.
-    pub(super) async fn ensure(
-        &self,
-        connection: &PostgresConnection,
-        limit: Duration,
-    ) -> Result<(), Failure> {
-        let Self { locks, lives } = self;
-        // One after the other: two that create the same table at once get an error.
-        let make = format!(
-            "DO $$ BEGIN IF to_regclass('{locks}') IS NULL OR to_regclass('{lives}') IS NULL THEN \
-               PERFORM pg_advisory_xact_lock(7812047126012101); {} END IF; END $$",
-            self.definition()
-        );
-        connection.batch(&make, limit).await
+    /// What a new session must know of them.
+    pub(super) fn layout(&self) -> Layout {
+        Layout {
+            lives: self.lives.clone(),
+            all: vec![self.locks.clone(), self.lives.clone()],
+            definition: self.definition(),
+        }
     }
 }

@@ -2,16 +2,13 @@
 
 use super::super::client::Statement;
 use super::super::session::UNUSED;
+use super::super::session::postgres::statement;
 use super::schema::Tables;
 use tokio_postgres::types::Type;
 
 /// Prepared on each session when it is first used there.
 #[derive(Debug)]
 pub(super) struct Statements {
-    /// What the server is: whether it fits, and which life it is in.
-    pub(super) look: Statement,
-    pub(super) enter_life: Statement,
-    pub(super) life: Statement,
     pub(super) try_take: Statement,
     pub(super) try_share: Statement,
     pub(super) limit_wait: Statement,
@@ -19,7 +16,6 @@ pub(super) struct Statements {
     pub(super) wait_shared: Statement,
     pub(super) record: Statement,
     pub(super) record_shared: Statement,
-    pub(super) keep: Statement,
     pub(super) free: Statement,
     pub(super) free_shared: Statement,
     pub(super) free_all: Statement,
@@ -29,17 +25,13 @@ pub(super) struct Statements {
     pub(super) end: Statement,
 }
 
-fn statement(name: &'static str, text: String, types: &[Type]) -> Statement {
-    Statement { name, text, types: types.to_vec() }
-}
-
 /// Microseconds since 1970, by the server's clock.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 impl Statements {
     #[expect(clippy::too_many_lines, reason = "one list of statements, each a few lines")]
     pub(super) fn new(tables: &Tables) -> Self {
-        let Tables { locks, lives } = tables;
+        let locks = &tables.locks;
         let unused = UNUSED.as_millis();
         // key, lease in ms, name, owner, identity, note
         let claim = [Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT];
@@ -84,38 +76,6 @@ impl Statements {
              (SELECT oid FROM pg_database WHERE datname = current_database())";
         let number = "((k.classid::bigint << 32) | k.objid::bigint)";
         Self {
-            look: statement(
-                "look",
-                "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), \
-                   pg_backend_pid(), pg_postmaster_start_time()::text, \
-                   CASE WHEN pg_is_in_recovery() THEN '' \
-                     ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, \
-                   set_config('statement_timeout', '0', false), \
-                   set_config('idle_session_timeout', $1, false), \
-                   current_setting('lockkeeper.session', true)"
-                    .into(),
-                &[Type::TEXT],
-            ),
-            enter_life: statement(
-                "enter_life",
-                format!(
-                    "INSERT INTO {lives} AS s (id, line, began, lease_ms) SELECT $1, $2, \
-                       CASE WHEN EXISTS (SELECT FROM {lives} WHERE line = $2) \
-                         THEN pg_postmaster_start_time() ELSE clock_timestamp() END, $3 \
-                     ON CONFLICT (id) DO UPDATE SET lease_ms = excluded.lease_ms \
-                       WHERE s.lease_ms < excluded.lease_ms"
-                ),
-                &[Type::TEXT, Type::TEXT, Type::INT8],
-            ),
-            life: statement(
-                "life",
-                format!(
-                    "SELECT (extract(epoch FROM clock_timestamp() - began) * 1000)::bigint, \
-                       (SELECT max(lease_ms) FROM {lives} WHERE id <> $1) \
-                     FROM {lives} WHERE id = $1"
-                ),
-                &[Type::TEXT],
-            ),
             try_take: statement(
                 "try_take",
                 format!("WITH {} {}", won("pg_try_advisory_lock"), count("FROM won WHERE won.won")),
@@ -154,7 +114,6 @@ impl Statements {
                 ),
                 &claim,
             ),
-            keep: statement("keep", "SELECT pg_backend_pid()".into(), &[]),
             free: statement(
                 "free",
                 format!(

@@ -32,8 +32,14 @@
 //! Waiting is the database's own. Of the claims of one keeper that wait for one name, one waits in
 //! the server, and the others behind it in this process, in their order ([`lanes`]).
 
+#[cfg(feature = "mysql")]
+pub(super) mod holders;
 pub(super) mod lanes;
 pub(super) mod lease;
+#[cfg(feature = "mysql")]
+pub(super) mod mysql;
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
 pub(super) mod seats;
 pub(super) mod servers;
 

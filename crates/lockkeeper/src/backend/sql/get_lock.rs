@@ -1,0 +1,206 @@
+//! `recipe=get-lock`: the named locks of MariaDB and MySQL, one session for each claim.
+//!
+//! ```text
+//!   acquire   GET_LOCK(name, 0), and the holder's row, in one round trip
+//!   wait      GET_LOCK(name, seconds): the server queues, and wakes the next
+//!   renew     any answer in the session
+//!   release   RELEASE_LOCK(name)
+//! ```
+//!
+//! How a session lives and dies, and why its holder is always the first to know, is in
+//! [`session`](super::session); which servers are refused, in [`session::mysql`](super::session::mysql).
+//! The session's lease is `wait_timeout`, in whole seconds.
+//!
+//! A lock's name there is `lockkeeper:` and 32 hexadecimal digits, of a hash of database, table and
+//! name: such names are the server's, not a database's, and on MySQL may not be longer than 64
+//! letters, large or small being the same.
+
+use super::client::{MysqlConnector, bytes};
+use super::error::Failure;
+use super::options::MysqlOptions;
+use super::session::holders::Holders;
+use super::session::mysql::{MysqlSession, MysqlSessions, value};
+use super::session::{Native, SessionLocks, Taken, UNUSED};
+use crate::backend::{Background, Capability, Claim, FencingToken, LockView, LossReason, Name};
+use crate::error::{Error, Result};
+use async_trait::async_trait;
+use std::fmt;
+use std::time::Duration;
+
+/// What stands before the hexadecimal digits of an id in the name of a lock.
+const PREFIX: &str = "lockkeeper:";
+/// Whether the lock of a row is held by the session that the row names.
+const HELD: &str = "IS_USED_LOCK(CONCAT('lockkeeper:', LOWER(HEX(id)))) = session";
+/// Whether nobody has the lock of a row.
+const FREE: &str = "IS_FREE_LOCK(CONCAT('lockkeeper:', LOWER(HEX(id))))";
+
+/// Named locks.
+pub(super) struct GetLock {
+    sessions: MysqlSessions,
+}
+
+/// Opens the recipe.
+pub(super) async fn open(
+    options: &MysqlOptions,
+    connector: MysqlConnector,
+    background: &Background,
+) -> Result<SessionLocks<GetLock>> {
+    let table = &options.table;
+    let holders =
+        Holders { locks: format!("{table}_get_lock"), lives: format!("{table}_get_lock_life") };
+    let definition = holders.definition();
+    let longest = options.session;
+    let sessions =
+        MysqlSessions::new(connector, "get-lock", holders, definition, FREE, longest)?;
+    let locks = SessionLocks::new(GetLock { sessions }, options.sessions, background);
+    locks.prepare().await?;
+    Ok(locks)
+}
+
+/// The name of a lock, as a text in a request.
+fn lock_name(id: &[u8; 16]) -> String {
+    format!("CONCAT('{PREFIX}', LOWER(HEX({})))", bytes(id))
+}
+
+#[async_trait]
+impl Native for GetLock {
+    type Session = MysqlSession;
+
+    /// The driver does not say that a connection ended before it is used.
+    const LOOK: Option<Duration> = Some(Duration::from_millis(500));
+
+    fn capability(&self) -> Capability {
+        crate::recipes::MARIADB_GET_LOCK
+    }
+
+    fn longest(&self) -> Duration {
+        self.sessions.longest
+    }
+
+    async fn open(&self) -> Result<MysqlSession> {
+        self.sessions.connect().await
+    }
+
+    async fn try_take(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Option<Taken>, Failure> {
+        let id = self.sessions.id(&claim.name);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
+        let lock = lock_name(&id);
+        let request = format!("SELECT GET_LOCK({lock}, 0) INTO @lockkeeper_won; {record}");
+        self.sessions.take(session, &request).await
+    }
+
+    /// The answer is 1, 0, or null for an error. MySQL rounds the time to seconds.
+    async fn wait(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        slice: Duration,
+    ) -> Result<bool, Failure> {
+        let lock = lock_name(&self.sessions.id(&claim.name));
+        let request = format!("SELECT GET_LOCK({lock}, {:.3})", slice.as_secs_f64());
+        let limit = slice + self.sessions.timeout();
+        let answer = self.sessions.run(session, &request, limit).await?;
+        match value::<Option<i64>>(&answer, 0, 0).flatten() {
+            Some(won) => Ok(won == 1),
+            None => {
+                Err(Failure::Broken("the server could not tell whether the lock is free".into()))
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Taken, Failure> {
+        let id = self.sessions.id(&claim.name);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
+        let ours = format!("IS_USED_LOCK({}) <=> CONNECTION_ID()", lock_name(&id));
+        let request = format!("SET @lockkeeper_won = ({ours}); {record}");
+        let taken = self.sessions.take(session, &request).await?;
+        taken.ok_or_else(|| Failure::Broken("the lock went as it came".into()))
+    }
+
+    async fn keep(&self, session: &mut MysqlSession) -> Result<(), Failure> {
+        self.sessions.keep(session).await
+    }
+
+    async fn free(&self, session: &mut MysqlSession, claim: &Claim) -> Result<bool, Failure> {
+        let (lock, unused) = (lock_name(&self.sessions.id(&claim.name)), UNUSED.as_secs());
+        let request = format!("SELECT RELEASE_LOCK({lock}); SET SESSION wait_timeout = {unused}");
+        let answer = self.sessions.run(session, &request, self.sessions.timeout()).await?;
+        Ok(value::<Option<i64>>(&answer, 0, 0).flatten() == Some(1))
+    }
+
+    async fn why_gone(
+        &self,
+        session: &mut MysqlSession,
+        name: &Name,
+        token: FencingToken,
+    ) -> LossReason {
+        self.sessions.why_gone(session, name, token).await
+    }
+
+    async fn missing(
+        &self,
+        session: &mut MysqlSession,
+        held: &[(&Name, u64)],
+    ) -> Result<Vec<usize>, Failure> {
+        let there = held.iter().map(|(name, at)| {
+            format!("IS_USED_LOCK({}) <=> {at}", lock_name(&self.sessions.id(name)))
+        });
+        let request = format!("SELECT {}", there.collect::<Vec<_>>().join(", "));
+        let answer = self.sessions.run(session, &request, self.sessions.timeout()).await?;
+        let there = |index: &usize| value::<i64>(&answer, 0, *index);
+        Ok((0..held.len()).filter(|index| there(index) == Some(0)).collect())
+    }
+
+    /// Those who wait leave no trace.
+    async fn look(
+        &self,
+        session: &mut MysqlSession,
+        text: &str,
+        whole: bool,
+    ) -> Result<Vec<LockView>, Failure> {
+        self.sessions.look(session, HELD, text, whole).await
+    }
+
+    async fn break_hold(
+        &self,
+        session: &mut MysqlSession,
+        name: &Name,
+        token: FencingToken,
+        reason: &str,
+    ) -> Result<bool, Failure> {
+        self.sessions.break_hold(session, HELD, name, token, reason).await
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let id = self.sessions.id(name);
+        let digits = id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        vec![format!("{PREFIX}{digits}")]
+    }
+
+    fn explain(&self, failure: Failure) -> Error {
+        self.sessions.explain(failure)
+    }
+}
+
+impl fmt::Display for GetLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (get-lock)", self.sessions.shown())
+    }
+}
+
+impl fmt::Debug for GetLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = self.sessions.shown();
+        f.debug_struct("GetLock").field("store", &store).finish_non_exhaustive()
+    }
+}
