@@ -179,6 +179,7 @@ pub static STORES: &[Store] = &[
         contract: &[
             variant("postgres-table", "?recipe=table"),
             variant("postgres-advisory", "?recipe=advisory&session=3s&sessions=120"),
+            variant("postgres-for-update", "?recipe=for-update&session=3s&sessions=120"),
             variant("postgres-optimistic", "?recipe=optimistic"),
         ],
         runs: &[
@@ -188,6 +189,7 @@ pub static STORES: &[Store] = &[
             part("table", "cancel", 0),
             whole("advisory"),
             part("advisory", "rw", 0),
+            whole("for-update"),
             whole("optimistic"),
         ],
         own_runs: &[own("table", "1", "runtime-end", 6)],
@@ -201,6 +203,7 @@ pub static STORES: &[Store] = &[
         contract: &[
             variant("mariadb-table", "?recipe=table"),
             variant("mariadb-get-lock", "?recipe=get-lock&session=3s&sessions=120"),
+            variant("mariadb-for-update", "?recipe=for-update&session=3s&sessions=120"),
             variant("mariadb-optimistic", "?recipe=optimistic"),
         ],
         runs: &[
@@ -209,6 +212,7 @@ pub static STORES: &[Store] = &[
             part("table", "permits", 0),
             part("table", "cancel", 0),
             whole("get-lock"),
+            whole("for-update"),
             part("optimistic", "lock", 0),
         ],
         own_runs: &[own("table", "1", "runtime-end", 6)],

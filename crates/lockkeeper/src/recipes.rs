@@ -81,6 +81,15 @@ static RECIPES: &[Recipe] = &[
     },
     Recipe {
         scheme: "mariadb",
+        name: "for-update",
+        example: "mariadb://127.0.0.1/database?recipe=for-update",
+        about: "a row locked by an open transaction, a session for each; also in a transaction of your own",
+        capability: MARIADB_FOR_UPDATE,
+        feature: Some("mysql"),
+        compiled: cfg!(feature = "mysql"),
+    },
+    Recipe {
+        scheme: "mariadb",
         name: "optimistic",
         example: "mariadb://127.0.0.1/database?recipe=optimistic",
         about: "a row with a version; no two clocks are compared",
@@ -103,6 +112,15 @@ static RECIPES: &[Recipe] = &[
         example: "postgres://127.0.0.1/database?recipe=advisory",
         about: "PostgreSQL's own advisory locks, a session for each",
         capability: POSTGRES_ADVISORY,
+        feature: Some("postgres"),
+        compiled: cfg!(feature = "postgres"),
+    },
+    Recipe {
+        scheme: "postgres",
+        name: "for-update",
+        example: "postgres://127.0.0.1/database?recipe=for-update",
+        about: "a row locked by an open transaction, a session for each; also in a transaction of your own",
+        capability: POSTGRES_FOR_UPDATE,
         feature: Some("postgres"),
         compiled: cfg!(feature = "postgres"),
     },
@@ -263,6 +281,13 @@ pub(crate) const POSTGRES_ADVISORY: Capability = Capability {
 /// What `mariadb://?recipe=get-lock` promises. The server ends silent sessions by whole seconds.
 pub(crate) const MARIADB_GET_LOCK: Capability =
     Capability { shared: false, shortest_ttl: Duration::from_secs(1), ..POSTGRES_ADVISORY };
+
+/// What `postgres://?recipe=for-update` promises.
+pub(crate) const POSTGRES_FOR_UPDATE: Capability =
+    Capability { shared: false, ..POSTGRES_ADVISORY };
+
+/// What `mariadb://?recipe=for-update` promises.
+pub(crate) const MARIADB_FOR_UPDATE: Capability = MARIADB_GET_LOCK;
 
 /// What `recipe=optimistic` promises on PostgreSQL, MariaDB and MySQL.
 pub(crate) const SQL_OPTIMISTIC: Capability = Capability {

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use lockkeeper::LossReason;
 use lockkeeper::backend::Moment;
 use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::trials::eventually;
 use std::time::Duration;
 
 every!(
@@ -14,6 +15,8 @@ every!(
     a_silent_partition_frees_the_lock_within_its_lease,
     a_crowd_in_one_keeper_has_one_waiter_in_the_server,
     no_more_sessions_than_allowed_and_then_a_clear_error,
+    a_closed_keeper_leaves_no_session,
+    a_keeper_that_is_gone_leaves_no_session,
 );
 
 async fn a_session_ended_by_an_operator_is_told_to_its_holder(
@@ -137,5 +140,40 @@ async fn no_more_sessions_than_allowed_and_then_a_clear_error(
     let three = keeper.lock("3").acquire_within(PATIENT).await?;
     ensure!(two.is_held(), "the refusals cost another its lock");
     three.release().await?;
+    Ok(())
+}
+
+/// Holds and waits, so that every session is begun that there may be.
+async fn work(keeper: &lockkeeper::Keeper) -> Result<()> {
+    let held = keeper.lock("worked").ttl(LONG).acquire().await?;
+    let next = waiting(keeper, "worked");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    held.release().await?;
+    next.await??.release().await?;
+    Ok(())
+}
+
+async fn a_closed_keeper_leaves_no_session(lab: &Lab, recipe: Recipe) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let keeper = recipe.keeper(&server.url(), "session=30s").await?;
+    work(&keeper).await?;
+    ensure!(recipe.sessions(&server)? > 0, "unknown: there was no session to be seen");
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    let none = async || Ok((recipe.sessions(&server)? == 0).then_some(()));
+    eventually("every session is ended", none).await;
+    // It can be used again, and was not ended by going away.
+    work(&keeper).await?;
+    ensure!(keeper.close(PATIENT).await, "something was left undone");
+    Ok(())
+}
+
+async fn a_keeper_that_is_gone_leaves_no_session(lab: &Lab, recipe: Recipe) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let keeper = recipe.keeper(&server.url(), "session=30s").await?;
+    work(&keeper).await?;
+    ensure!(recipe.sessions(&server)? > 0, "unknown: there was no session to be seen");
+    drop(keeper);
+    let none = async || Ok((recipe.sessions(&server)? == 0).then_some(()));
+    eventually("every session is ended", none).await;
     Ok(())
 }

@@ -4,6 +4,8 @@
 mod doors;
 mod ends;
 mod fences;
+mod own_transaction;
+mod rights;
 mod servers;
 
 use anyhow::{Context, Result};
@@ -29,9 +31,11 @@ struct Recipe {
     name: &'static str,
 }
 
-const RECIPES: [Recipe; 2] = [
+const RECIPES: [Recipe; 4] = [
     Recipe { kind: Kind::Postgres, name: "advisory" },
+    Recipe { kind: Kind::Postgres, name: "for-update" },
     Recipe { kind: Kind::MariaDb, name: "get-lock" },
+    Recipe { kind: Kind::MariaDb, name: "for-update" },
 ];
 
 type OfRecipe = for<'a> fn(&'a Lab, Recipe) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
@@ -64,6 +68,20 @@ impl Recipe {
         }
     }
 
+    /// How many sessions of ours there are.
+    fn sessions(self, server: &Server) -> Result<usize> {
+        let ours = match self.kind {
+            Kind::Postgres => {
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockkeeper'"
+            }
+            _ => {
+                "SELECT id FROM information_schema.processlist \
+                 WHERE db = 'lockkeeper' AND id <> CONNECTION_ID()"
+            }
+        };
+        Ok(self.query(server, ours)?.len())
+    }
+
     /// Ends every session of ours, as an operator would.
     fn end_sessions(self, server: &Server) -> Result<()> {
         if self.kind == Kind::Postgres {
@@ -83,14 +101,19 @@ impl Recipe {
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
-    let every: Vec<Every> = [ends::EVERY, fences::EVERY, servers::EVERY].concat();
+    let every: Vec<Every> = [ends::EVERY, fences::EVERY, rights::EVERY, servers::EVERY].concat();
     let mut all: Vec<Trial> = Vec::new();
     for recipe in RECIPES {
         all.extend(every.iter().map(|case| trial(&lab, recipe, *case)));
     }
-    let postgres: &[&[Case]] = &[doors::postgres::CASES, servers::CASES];
+    let postgres: &[&[Case]] =
+        &[doors::postgres::CASES, own_transaction::postgres::CASES, servers::CASES];
     all.extend(trials(&lab, Kind::Postgres, postgres));
-    all.extend(trials(&lab, Kind::MariaDb, &[doors::mariadb::CASES]));
+    all.extend(trials(
+        &lab,
+        Kind::MariaDb,
+        &[doors::mariadb::CASES, own_transaction::mariadb::CASES],
+    ));
     // They mostly wait.
     let conclusion = libtest_mimic::run(&arguments(4), all);
     drop(lab);
@@ -99,10 +122,11 @@ fn main() -> Result<()> {
 
 fn trial(lab: &Arc<Lab>, recipe: Recipe, (name, case): Every) -> Trial {
     let lab = lab.clone();
-    let trial = Trial::test(format!("{}::{name}", recipe.name), move || {
-        let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(case(&lab, recipe)).map_err(|error| Failed::from(format!("{error:?}")))
-    });
+    let trial =
+        Trial::test(format!("{}::{}::{name}", recipe.kind.word(), recipe.name), move || {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(case(&lab, recipe)).map_err(|error| Failed::from(format!("{error:?}")))
+        });
     match missing(&[recipe.kind]) {
         Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
         None => trial,

@@ -118,7 +118,10 @@ impl Refusal {
         let (kind, message) = match self.why {
             Why::Login => (
                 ErrorKind::Denied,
-                format!("{at} refused the user or the password ({said}): check those in the URL"),
+                format!(
+                    "{at} refused the user or the password ({said}): check those in the URL, and \
+                     show a certificate with ?cert=FILE&key=FILE where the server asks for one"
+                ),
             ),
             Why::NoDatabase => (
                 ErrorKind::Config,
@@ -175,6 +178,12 @@ fn unreachable(why: &str, at: &str) -> Error {
     } else if why.contains("does not support TLS") || why.contains("does not have this capability")
     {
         format!("{at} does not speak TLS ({why}): leave out tls=true, or switch it on there")
+    } else if why.contains("fatal alert") {
+        let message = format!(
+            "{at} greeted us and hung up ({why}): if it asks for a certificate, name one that it \
+             trusts with ?cert=FILE&key=FILE"
+        );
+        return Error::new(ErrorKind::Denied, message);
     } else {
         format!("no connection to {at} ({why}): is the server running there?")
     };
@@ -225,8 +234,8 @@ pub(super) fn of_mysql(error: &mysql_async::Error) -> Failure {
     };
     let text = format!("{} ({}): {}", said.code, said.state, said.message);
     let why = match said.code {
-        // A deadlock; a row lock that was not free in time.
-        1213 | 1205 => return Failure::Conflict(text),
+        // A deadlock; a row lock that was not free in time, or not at once.
+        1213 | 1205 | 3572 => return Failure::Conflict(text),
         // Shutdown in progress; the session or the statement was killed.
         1053 | 1317 | 1927 | 3169 => return Failure::Broken(text),
         // The statement took longer than the server allows.

@@ -18,6 +18,7 @@
 use super::client::{MysqlConnector, bytes};
 use super::error::Failure;
 use super::options::MysqlOptions;
+use super::schema::Made;
 use super::session::holders::Holders;
 use super::session::mysql::{MysqlSession, MysqlSessions, value};
 use super::session::{Native, SessionLocks, Taken, UNUSED};
@@ -45,16 +46,24 @@ pub(super) async fn open(
     connector: MysqlConnector,
     background: &Background,
 ) -> Result<SessionLocks<GetLock>> {
-    let table = &options.table;
-    let holders =
-        Holders { locks: format!("{table}_get_lock"), lives: format!("{table}_get_lock_life") };
+    let holders = holders_of(&options.table);
     let definition = holders.definition();
     let longest = options.session;
-    let sessions =
-        MysqlSessions::new(connector, "get-lock", holders, definition, FREE, longest)?;
+    let sessions = MysqlSessions::new(connector, "get-lock", holders, definition, FREE, longest)?;
     let locks = SessionLocks::new(GetLock { sessions }, options.sessions, background);
     locks.prepare().await?;
     Ok(locks)
+}
+
+/// Its tables, for those who make them by hand.
+pub(super) fn made(table: &str) -> Made {
+    let holders = holders_of(table);
+    let definition = holders.definition();
+    Made { tables: vec![holders.locks, holders.lives], definition }
+}
+
+fn holders_of(table: &str) -> Holders {
+    Holders { locks: format!("{table}_get_lock"), lives: format!("{table}_get_lock_life") }
 }
 
 /// The name of a lock, as a text in a request.

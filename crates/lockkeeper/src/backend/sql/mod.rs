@@ -8,6 +8,7 @@ mod client;
 mod context;
 mod driver;
 mod error;
+mod for_update;
 #[cfg(feature = "mysql")]
 mod get_lock;
 mod inspect;
@@ -24,6 +25,7 @@ mod session;
 mod table;
 mod waiters;
 
+pub use for_update::own::RowLocks;
 #[cfg(feature = "mysql")]
 pub use options::MysqlOptions;
 #[cfg(feature = "postgres")]
@@ -95,6 +97,7 @@ async fn open_postgres(
             SqlTable::open(requests, crate::recipes::POSTGRES_TABLE, table, background).await
         }
         "advisory" => Ok(Arc::new(advisory::open(options, background).await?)),
+        "for-update" => Ok(Arc::new(for_update::postgres::open(options, background).await?)),
         "optimistic" => {
             let shown = connector.shown().to_owned();
             let client = client::PostgresClient::new(connector, options.connections);
@@ -120,6 +123,9 @@ async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Ar
             SqlTable::open(requests, crate::recipes::MARIADB_TABLE, table, background).await
         }
         "get-lock" => Ok(Arc::new(get_lock::open(&options, connector, background).await?)),
+        "for-update" => {
+            Ok(Arc::new(for_update::mysql::open(&options, connector, background).await?))
+        }
         "optimistic" => {
             let shown = connector.shown().to_owned();
             let client = client::MysqlClient::new(connector, options.connections);
@@ -153,14 +159,29 @@ pub fn schema_script(url: &str) -> Result<String> {
         "postgres" | "postgresql" => {
             let options = PostgresOptions::read(&address)?;
             options.check()?;
-            let schema = options.schema.as_deref();
-            Ok(Tables::new(schema, &options.table).script(Dialect::Postgres, schema))
+            let (schema, table) = (options.schema.as_deref(), &options.table);
+            let made = match options.recipe.as_str() {
+                "table" => Tables::new(schema, table).made(Dialect::Postgres),
+                "advisory" => advisory::made(schema, table),
+                "for-update" => for_update::postgres::made(schema, table),
+                "optimistic" => optimistic::postgres::made(schema, table),
+                other => return Err(unknown_recipe("postgres", other)),
+            };
+            Ok(made.script(Dialect::Postgres, schema))
         }
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => {
             let options = MysqlOptions::read(&address)?;
             options.check()?;
-            Ok(Tables::new(None, &options.table).script(Dialect::Mysql, None))
+            let table = &options.table;
+            let made = match options.recipe.as_str() {
+                "table" => Tables::new(None, table).made(Dialect::Mysql),
+                "get-lock" => get_lock::made(table),
+                "for-update" => for_update::mysql::made(table),
+                "optimistic" => optimistic::mysql::made(table),
+                other => return Err(unknown_recipe("mariadb", other)),
+            };
+            Ok(made.script(Dialect::Mysql, None))
         }
         other => Err(config(format!(
             "{other}: keeps no tables in a database: name one such as postgres://host/database"

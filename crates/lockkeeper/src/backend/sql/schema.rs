@@ -16,6 +16,40 @@ pub(super) enum Dialect {
     Mysql,
 }
 
+/// The tables of one recipe, and the statements that make them, with `;` between them.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) tables: Vec<String>,
+    pub(super) definition: String,
+}
+
+impl Made {
+    /// What a database administrator runs where programs may not create tables.
+    pub(super) fn script(&self, dialect: Dialect, schema: Option<&str>) -> String {
+        let definition = self.definition.trim_end_matches([';', '\n', ' ']);
+        let mut text = format!("-- The tables of lockkeeper, version {VERSION}.\n{definition};\n");
+        text += "-- The rights that are enough. Put the role of your program for app.\n";
+        match dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => {
+                if let Some(schema) = schema {
+                    text += &format!("GRANT USAGE ON SCHEMA {schema} TO app;\n");
+                }
+                let tables = self.tables.join(", ");
+                text += &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO app;\n");
+            }
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => {
+                let _ = schema;
+                for table in &self.tables {
+                    text += &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;\n");
+                }
+            }
+        }
+        text
+    }
+}
+
 /// The two tables as they stand in statements.
 #[derive(Debug, Clone)]
 pub(super) struct Tables {
@@ -83,34 +117,11 @@ impl Tables {
         ]
     }
 
-    /// What a database administrator runs where programs may not create tables.
-    pub(super) fn script(&self, dialect: Dialect, schema: Option<&str>) -> String {
-        let mut text = String::from("-- The tables of lockkeeper, version ");
-        text += &format!("{VERSION}.\n");
-        for statement in self.create(dialect) {
-            text += &statement;
-            text += ";\n";
-        }
-        text += "-- The rights that are enough. Put the role of your program for app.\n";
+    /// The tables, and what makes them.
+    pub(super) fn made(&self, dialect: Dialect) -> Made {
         let Self { names, claims } = self;
-        match dialect {
-            #[cfg(feature = "postgres")]
-            Dialect::Postgres => {
-                if let Some(schema) = schema {
-                    text += &format!("GRANT USAGE ON SCHEMA {schema} TO app;\n");
-                }
-                text +=
-                    &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {names}, {claims} TO app;\n");
-            }
-            #[cfg(feature = "mysql")]
-            Dialect::Mysql => {
-                let _ = schema;
-                for table in [names, claims] {
-                    text += &format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO app;\n");
-                }
-            }
-        }
-        text
+        let definition = self.create(dialect).join(";\n");
+        Made { tables: vec![names.clone(), claims.clone()], definition }
     }
 
     /// Statements that do nothing, and fail where a right or a column is missing.

@@ -24,6 +24,7 @@ use super::client::Statement;
 use super::error::{Failure, of_postgres};
 use super::keys;
 use super::options::PostgresOptions;
+use super::schema::Made;
 use super::session::postgres::{PostgresSession, PostgresSessions, millis};
 use super::session::{Native, SessionLocks, Taken};
 use crate::backend::{
@@ -50,6 +51,12 @@ pub(super) struct Core {
     statements: Statements,
     /// What keeps the keys of two tables apart.
     space: String,
+}
+
+/// Its tables, for those who make them by hand.
+pub(super) fn made(schema: Option<&str>, table: &str) -> Made {
+    let layout = Tables::new(schema, table).layout();
+    Made { tables: layout.all, definition: layout.definition }
 }
 
 /// Opens the recipe.

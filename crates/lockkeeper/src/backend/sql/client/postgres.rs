@@ -393,8 +393,11 @@ impl PostgresClient {
         let slot = self.least_busy();
         let (_, connection) = self.connection(slot).await?;
         let limit = self.connector.timeout();
-        let all = statements.iter().map(|statement| connection.prepare(statement, limit));
-        match futures_util::future::try_join_all(all).await {
+        let mut preparing = Vec::new();
+        for statement in statements {
+            preparing.push(connection.prepare(statement, limit));
+        }
+        match futures_util::future::try_join_all(preparing).await {
             Ok(_) => Ok(()),
             // Found out here instead of by the first claim.
             Err(Failure::Pooled(_)) => {

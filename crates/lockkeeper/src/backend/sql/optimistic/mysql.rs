@@ -2,6 +2,7 @@
 
 use super::super::client::{MysqlClient, bytes};
 use super::super::error::Failure;
+use super::super::schema::Made;
 use super::{Row, Rows};
 use crate::backend::{Capability, Claim, FencingToken, Name};
 use async_trait::async_trait;
@@ -64,6 +65,13 @@ impl MysqlRows {
 /// A text, in the bytes that it is.
 fn text(text: &str) -> String {
     bytes(text.as_bytes())
+}
+
+/// The table, for those who make it by hand.
+pub(in crate::backend::sql) fn made(table: &str) -> Made {
+    let table = format!("{table}_optimistic");
+    let definition = definition(&table);
+    Made { tables: vec![table], definition }
 }
 
 /// What makes the table. Names are bytes, so that no two of them are one.

@@ -2,6 +2,7 @@
 
 use super::super::client::{PostgresClient, Statement};
 use super::super::error::Failure;
+use super::super::schema::Made;
 use super::{Row, Rows};
 use crate::backend::{Capability, Claim, FencingToken, Name};
 use async_trait::async_trait;
@@ -33,8 +34,7 @@ impl PostgresRows {
         schema: Option<&str>,
         table: &str,
     ) -> Result<Self, Failure> {
-        let schema = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
-        let table = format!("{schema}{table}_optimistic");
+        let table = table_of(schema, table);
         let there = statement("there", format!("SELECT to_regclass('{table}') IS NOT NULL"), &[]);
         let there = client.query(&there, &[], true).await?;
         if !there.first().is_some_and(|row| row.get(0)) {
@@ -128,6 +128,18 @@ impl PostgresRows {
 
 fn statement(name: &'static str, text: String, types: &[Type]) -> Statement {
     Statement { name, text, types: types.to_vec() }
+}
+
+/// The table, for those who make it by hand.
+pub(in crate::backend::sql) fn made(schema: Option<&str>, table: &str) -> Made {
+    let table = table_of(schema, table);
+    let definition = definition(&table);
+    Made { tables: vec![table], definition }
+}
+
+fn table_of(schema: Option<&str>, table: &str) -> String {
+    let schema = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
+    format!("{schema}{table}_optimistic")
 }
 
 /// What makes the table.

@@ -35,7 +35,7 @@ impl Holders {
                token BIGINT UNSIGNED NOT NULL, session BIGINT UNSIGNED NOT NULL, \
                owner VARBINARY(250) NOT NULL, identity VARBINARY(250) NOT NULL, \
                note VARBINARY(1000) NOT NULL, since BIGINT NOT NULL, lease_ms BIGINT NOT NULL, \
-               broken VARBINARY(250), broken_token BIGINT UNSIGNED) ENGINE = MEMORY; \
+               broken VARBINARY(250), broken_token BIGINT UNSIGNED) ENGINE = MEMORY;\n\
              CREATE TABLE IF NOT EXISTS {lives} (\
                id VARBINARY(40) PRIMARY KEY, began BIGINT NOT NULL, \
                lease_ms BIGINT NOT NULL) ENGINE = InnoDB"

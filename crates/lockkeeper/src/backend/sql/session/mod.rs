@@ -154,6 +154,9 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
         Ok(false)
     }
 
+    /// Lets go of connections beside the sessions, on which nothing is under way.
+    fn disconnect(&self) {}
+
     /// What the database calls the lock.
     fn keys(&self, name: &Name) -> Vec<String>;
 
@@ -290,6 +293,7 @@ impl<N: Native> Backend for SessionLocks<N> {
 
     async fn close(&self) -> Result<()> {
         self.shared.seats.end_unused();
+        self.shared.native.disconnect();
         Ok(())
     }
 

@@ -187,7 +187,9 @@ impl PostgresSessions {
             return Err(self.refused("it is a standby, whose locks its primary knows nothing of"));
         }
         if row.get::<_, Option<String>>(7).as_deref() != Some(self.mark.as_str()) {
-            return Err(self.refused("a pooler is in between, which began this session for another"));
+            return Err(
+                self.refused("a pooler is in between, which began this session for another")
+            );
         }
         session.pid = row.get(2);
         let (start, line): (String, String) = (row.get(3), row.get(4));
@@ -203,9 +205,11 @@ impl PostgresSessions {
             }
         };
         let limit = self.connector.timeout();
-        let all = statements.iter().chain([&&self.keep]);
-        let all = all.map(|statement| session.connection.prepare(statement, limit));
-        futures_util::future::try_join_all(all).await.map_err(fail)?;
+        let mut preparing = vec![session.connection.prepare(&self.keep, limit)];
+        for statement in statements {
+            preparing.push(session.connection.prepare(statement, limit));
+        }
+        futures_util::future::try_join_all(preparing).await.map_err(fail)?;
         Ok(session)
     }
 
