@@ -1,6 +1,8 @@
 //! What `postgres://` promises beyond the contract: when servers, networks, disks and clocks fail,
 //! when rights are missing, and when many wait.
 
+mod poolers;
+mod reaching;
 #[path = "../sql/mod.rs"]
 mod sql;
 
@@ -16,7 +18,13 @@ pub(crate) const FLOOR: &str = "E'\\x01floor'";
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
-    let cases = [sql::doors::CASES, sql::faults::CASES, sql::tables::CASES];
+    let cases = [
+        poolers::CASES,
+        reaching::CASES,
+        sql::doors::CASES,
+        sql::faults::CASES,
+        sql::tables::CASES,
+    ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
     conclusion.exit();

@@ -1,5 +1,6 @@
 //! MariaDB.
 
+use super::tls::Certificates;
 use super::{Clock, Program};
 use crate::server::place::{Place, words};
 use crate::server::plan::Plan;
@@ -19,6 +20,9 @@ const WELCOME: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
 const WELCOME_TO_READ: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
     CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
     GRANT ALL ON lockkeeper.* TO lockkeeper@'127.0.0.1';\n";
+/// The lab itself comes without TLS.
+const WELCOME_WITH_A_CERTIFICATE: &str = "CREATE USER IF NOT EXISTS certified@'127.0.0.1' REQUIRE X509;\n\
+    GRANT ALL ON lockkeeper.* TO certified@'127.0.0.1';\n";
 const SMALL: [&str; 4] = [
     "--innodb-log-file-size=8M",
     "--innodb-buffer-pool-size=16M",
@@ -33,6 +37,8 @@ pub struct MariaDb {
     settings: Vec<String>,
     read_only: bool,
     galera: bool,
+    tls: bool,
+    asks_for_certificates: bool,
 }
 
 impl Plan<MariaDb> {
@@ -46,6 +52,18 @@ impl Plan<MariaDb> {
     pub fn read_only(mut self) -> Self {
         self.program.read_only = true;
         self.config("--read-only=ON")
+    }
+
+    /// Uses TLS with clients that ask for it; see [`Certificates`].
+    pub fn tls(mut self) -> Self {
+        self.program.tls = true;
+        self
+    }
+
+    /// Uses TLS, and lets the user of its URL in with a certificate only.
+    pub fn client_certificates(mut self) -> Self {
+        self.program.asks_for_certificates = true;
+        self.tls()
     }
 
     /// Makes it the first member of a Galera cluster, in which every member takes writes.
@@ -96,7 +114,11 @@ impl Program for MariaDb {
         let template = place.home.templates.get("mariadb", || self.template(place))?;
         template::copy(&template, place.data())?;
         let welcome = if self.read_only { WELCOME_TO_READ } else { WELCOME };
-        std::fs::write(place.folder().join("welcome.sql"), welcome)?;
+        let asked = if self.asks_for_certificates { WELCOME_WITH_A_CERTIFICATE } else { "" };
+        std::fs::write(place.folder().join("welcome.sql"), format!("{welcome}{asked}"))?;
+        if self.tls {
+            Certificates::make_for_user(place)?;
+        }
         Ok(())
     }
 
@@ -114,6 +136,11 @@ impl Program for MariaDb {
             "--max-connections=300",
         ];
         words.extend(SMALL.map(OsString::from));
+        if self.tls {
+            words.push(option("--ssl-cert=", &place.data().join("certificate.pem")));
+            words.push(option("--ssl-key=", &place.data().join("certificate.key")));
+            words.push(option("--ssl-ca=", &place.data().join("authority.pem")));
+        }
         if self.galera {
             words.push(option("--wsrep-provider=", &GALERA.path()?));
             words.extend(words![
@@ -141,7 +168,9 @@ impl Program for MariaDb {
     }
 
     fn url(&self, place: &Place) -> String {
-        format!("mariadb://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
+        let user = if self.asks_for_certificates { "certified" } else { "lockkeeper" };
+        let tls = if self.tls { "?tls=true" } else { "" };
+        format!("mariadb://{user}@127.0.0.1:{}/lockkeeper{tls}", place.port())
     }
 
     fn clock(&self) -> Clock {

@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+use super::tls::Certificates;
 use super::{Clock, Program, postgres_replicated};
 use crate::server::place::{Place, words};
 use crate::server::plan::Plan;
@@ -12,12 +13,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Whom the server lets in that asks for certificates: the lab itself comes without TLS.
+const ASKS_FOR_CERTIFICATES: &str = "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n\
+    hostnossl all all 127.0.0.1/32 trust\n";
+
 /// A PostgreSQL server.
 #[derive(Debug, Clone, Default)]
 pub struct Postgres {
     settings: Vec<String>,
     /// The port on which the server is reached that this one follows.
     pub(crate) primary: Option<u16>,
+    tls: bool,
+    asks_for_certificates: bool,
 }
 
 impl Plan<Postgres> {
@@ -25,6 +32,20 @@ impl Plan<Postgres> {
     pub fn config(mut self, setting: &str) -> Self {
         self.program.settings.push(setting.to_owned());
         self
+    }
+
+    /// Uses TLS with clients that ask for it; see [`Certificates`].
+    pub fn tls(mut self) -> Self {
+        self.program.tls = true;
+        self.config("ssl=on")
+            .config("ssl_cert_file=certificate.pem")
+            .config("ssl_key_file=certificate.key")
+    }
+
+    /// Uses TLS, and then accepts only clients with a certificate.
+    pub fn client_certificates(mut self) -> Self {
+        self.program.asks_for_certificates = true;
+        self.tls().config("ssl_ca_file=authority.pem")
     }
 }
 
@@ -80,7 +101,14 @@ impl Program for Postgres {
             return postgres_replicated::copy_of(primary, place);
         }
         let template = place.home.templates.get("postgres", || self.template(place))?;
-        template::copy(&template, place.data())
+        template::copy(&template, place.data())?;
+        if self.tls {
+            Certificates::make_for_user(place)?;
+        }
+        if self.asks_for_certificates {
+            std::fs::write(place.data().join("pg_hba.conf"), ASKS_FOR_CERTIFICATES)?;
+        }
+        Ok(())
     }
 
     fn command(&self, place: &Place) -> Result<Vec<OsString>> {
@@ -110,7 +138,8 @@ impl Program for Postgres {
     }
 
     fn url(&self, place: &Place) -> String {
-        format!("postgres://lockkeeper@127.0.0.1:{}/lockkeeper", place.port())
+        let tls = if self.tls { "?tls=true" } else { "" };
+        format!("postgres://lockkeeper@127.0.0.1:{}/lockkeeper{tls}", place.port())
     }
 
     /// `TERM` would wait until every client disconnects.

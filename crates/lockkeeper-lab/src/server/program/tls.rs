@@ -4,7 +4,10 @@ use crate::server::place::{Place, words};
 use crate::server::tool::OPENSSL;
 use anyhow::Result;
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An authority, and the certificates it signed. The server's certificate is not the authority's
 /// own, because strict clients refuse a server that presents the very certificate they trust.
@@ -37,6 +40,26 @@ impl Certificates {
             client: folder.join("client.pem"),
             client_key: folder.join("client.key"),
         }
+    }
+
+    /// Creates the files of a place whose server has a user of its own, unless they exist, and
+    /// copies what the server needs into its data, where that user may read it: the certificate,
+    /// the key and the authority, by the names that they have in the place.
+    pub(crate) fn make_for_user(place: &Place) -> Result<()> {
+        let made = Self::make(&Place {
+            home: Arc::clone(&place.home),
+            folder: place.folder.clone(),
+            data: place.data.clone(),
+            ports: place.ports.clone(),
+            user: None,
+        })?;
+        for file in [&made.certificate, &made.key, &made.authority] {
+            let copy = place.data().join(file.file_name().unwrap_or_default());
+            std::fs::copy(file, &copy)?;
+            std::fs::set_permissions(&copy, Permissions::from_mode(0o600))?;
+            place.own(&copy)?;
+        }
+        Ok(())
     }
 
     /// Creates the files of a place, unless they exist.
