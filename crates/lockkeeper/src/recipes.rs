@@ -98,6 +98,15 @@ static RECIPES: &[Recipe] = &[
         compiled: cfg!(feature = "mysql"),
     },
     Recipe {
+        scheme: "memcached",
+        name: "add",
+        example: "memcached://127.0.0.1",
+        about: "best effort: what memcached evicts or forgets, another gets; the token still fences. Shared with programs that add the bare key",
+        capability: MEMCACHED_ADD,
+        feature: Some("memcached"),
+        compiled: cfg!(feature = "memcached"),
+    },
+    Recipe {
         scheme: "postgres",
         name: "table",
         example: "postgres://127.0.0.1/database",
@@ -132,15 +141,6 @@ static RECIPES: &[Recipe] = &[
         capability: SQL_OPTIMISTIC,
         feature: Some("postgres"),
         compiled: cfg!(feature = "postgres"),
-    },
-    Recipe {
-        scheme: "memcached",
-        name: "add",
-        example: "memcached://127.0.0.1",
-        about: "best effort: what memcached evicts or forgets, another gets; the token still fences. Shared with programs that add the bare key",
-        capability: MEMCACHED_ADD,
-        feature: Some("memcached"),
-        compiled: cfg!(feature = "memcached"),
     },
     Recipe {
         scheme: "redis",
