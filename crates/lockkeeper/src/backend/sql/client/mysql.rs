@@ -199,6 +199,9 @@ async fn collect(conn: &mut Conn, request: &str) -> mysql_async::Result<Answers>
             answers.push(rows);
         }
     }
+    // The error of any statement but the first is kept by the driver until it is asked for, and the
+    // answers look as if they ended before it.
+    answer.drop_result().await?;
     Ok(answers)
 }
 
