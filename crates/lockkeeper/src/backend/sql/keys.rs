@@ -16,12 +16,14 @@ fn digest(space: &str, name: &Name) -> [u8; 32] {
 
 /// The number that PostgreSQL knows the lock of `name` by. Two names of a million have the same with
 /// a chance of one in 10^7; they would then keep each other out, and nothing worse.
+#[cfg(feature = "postgres")]
 pub(super) fn number(space: &str, name: &Name) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = digest(space, name);
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// The 16 bytes that stand for the lock of `name` in MariaDB and MySQL.
+#[cfg(feature = "mysql")]
 pub(super) fn sixteen(space: &str, name: &Name) -> [u8; 16] {
     let digest = digest(space, name);
     let mut sixteen = [0; 16];
@@ -29,7 +31,7 @@ pub(super) fn sixteen(space: &str, name: &Name) -> [u8; 16] {
     sixteen
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests {
     use super::*;
 
