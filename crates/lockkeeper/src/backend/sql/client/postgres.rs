@@ -55,6 +55,8 @@ pub(in crate::backend::sql) struct PostgresConnection {
     pub(in crate::backend::sql) client: Client,
     life: Life,
     ended: CancellationToken,
+    /// Whether the server said that it ends the connection, before it did.
+    farewell: Arc<AtomicBool>,
     /// What was prepared on it, by [`Statement::name`].
     prepared: Mutex<HashMap<&'static str, tokio_postgres::Statement>>,
 }
@@ -179,17 +181,24 @@ where
     let (notify, notices) = mpsc::unbounded_channel();
     let ended = CancellationToken::new();
     let ends = ended.clone().drop_guard();
+    let farewell = Arc::new(AtomicBool::new(false));
+    let said = farewell.clone();
     tokio::spawn(async move {
         let _ends = ends;
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(notification) = message {
-                // Nobody listens on most connections.
-                let _ = notify.send(notification.payload().to_owned());
+        loop {
+            match poll_fn(|context| connection.poll_message(context)).await {
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    // Nobody listens on most connections.
+                    let _ = notify.send(notification.payload().to_owned());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break said.store(error.code().is_some(), Ordering::Relaxed),
+                None => break,
             }
         }
     });
     let prepared = Mutex::default();
-    Ok((PostgresConnection { client, life: Life::begin(), ended, prepared }, notices))
+    Ok((PostgresConnection { client, life: Life::begin(), ended, farewell, prepared }, notices))
 }
 
 /// Why there is no connection.
@@ -224,6 +233,12 @@ impl PostgresConnection {
     /// Cancelled when the connection ended, whichever side ended it.
     pub(in crate::backend::sql) fn end(&self) -> CancellationToken {
         self.ended.clone()
+    }
+
+    /// True, once the connection ended, if the server said so itself: it was told to end the
+    /// session, or counted out its time. Else the connection broke, or its server.
+    pub(in crate::backend::sql) fn farewell(&self) -> Arc<AtomicBool> {
+        self.farewell.clone()
     }
 
     /// Prepares a statement ahead of its first use.

@@ -27,7 +27,7 @@
 //! | the holder is paused, or behind a black hole | the server ends the session after `lease` |
 //! | somebody ends the session (`pg_terminate_backend`, `KILL`) | the holder is told: by the end of the connection, or by the next look at it ([`Native::LOOK`]) |
 //! | the server dies, restarts, or a standby takes its place | its memory of locks is gone, so it grants nothing until every lease of before is over: [`servers`] |
-//! | a device in between ends the connection towards the server only | the lock is free while the holder may believe in it, for `lease` at most: only a token helps |
+//! | something in between ends the connection | the server frees the lock at once, and the holder believes in it until it hears of the end: from its own side of the connection, by the next look, or by its lease. Only a token helps meanwhile |
 //!
 //! Waiting is the database's own. Of the claims of one keeper that wait for one name, one waits in
 //! the server, and the others behind it in this process, in their order ([`lanes`]).
@@ -54,6 +54,7 @@ use lease::SessionLease;
 use seats::{Seat, Seats};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -174,6 +175,11 @@ pub(super) struct Taken {
 pub(super) trait Session: Send + Sync + 'static {
     /// Cancelled when it is known that the connection ended.
     fn end(&self) -> CancellationToken;
+
+    /// True, once the connection ended, if somebody may have ended it who wrote down why. Else it
+    /// broke, and its holder is told at once: every moment of looking for a reason is one in which
+    /// two may hold.
+    fn farewell(&self) -> Arc<AtomicBool>;
 
     /// What the database calls it.
     fn number(&self) -> u64;

@@ -21,7 +21,8 @@ use crate::error::{Error, ErrorKind, Result};
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +60,11 @@ impl Session for MysqlSession {
 
     fn end(&self) -> CancellationToken {
         self.end.clone()
+    }
+
+    /// A session that a look found missing may have been ended by somebody.
+    fn farewell(&self) -> Arc<AtomicBool> {
+        Arc::new(AtomicBool::new(true))
     }
 
     fn not_before(&self) -> Moment {

@@ -15,7 +15,8 @@ use crate::backend::support::sync::lock;
 use crate::backend::{Background, Moment};
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -68,6 +69,10 @@ impl Session for PostgresSession {
 
     fn end(&self) -> CancellationToken {
         self.connection.end()
+    }
+
+    fn farewell(&self) -> Arc<AtomicBool> {
+        self.connection.farewell()
     }
 
     fn not_before(&self) -> Moment {

@@ -55,6 +55,8 @@ pub(super) struct Held<N: Native> {
     /// What the database calls its session.
     session: u64,
     end: CancellationToken,
+    /// See [`Session::farewell`].
+    farewell: Arc<AtomicBool>,
     /// `None` once it is given back, or known to have ended.
     pub(super) seat: tokio::sync::Mutex<Option<Seat<N>>>,
     state: Mutex<State>,
@@ -115,6 +117,7 @@ impl<N: Native> Seats<N> {
             token: taken.token,
             session: seat.session.number(),
             end: seat.session.end(),
+            farewell: seat.session.farewell(),
             seat: tokio::sync::Mutex::new(Some(seat)),
             state: Mutex::new(State { over, alarm: None, gone: None, returned: false }),
         });
@@ -211,7 +214,9 @@ impl<N: Native> Shared<N> {
 
     /// Tells the holder of a claim that its session ended, and why.
     async fn lost(self: &Arc<Self>, held: &Held<N>) {
-        let reason = self.why_gone(held).await;
+        // With a request under way, the server's word went to that.
+        let may_be_told = held.farewell.load(Ordering::Relaxed) || held.seat.try_lock().is_err();
+        let reason = if may_be_told { self.why_gone(held).await } else { LossReason::Gone };
         held.lose(reason);
         self.seats.forget(held.claim.id);
     }
