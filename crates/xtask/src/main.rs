@@ -99,17 +99,8 @@ const STEPS: &[Step] = &[
 ];
 
 /// Each feature alone, and none.
-const FEATURES: &[&str] = &[
-    "",
-    "etcd",
-    "memcached",
-    "mysql",
-    "postgres",
-    "redis",
-    "serde",
-    "sqlite",
-    "zookeeper",
-];
+const FEATURES: &[&str] =
+    &["", "etcd", "memcached", "mysql", "postgres", "redis", "serde", "sqlite", "zookeeper"];
 
 const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];
 

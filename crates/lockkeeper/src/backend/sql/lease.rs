@@ -6,6 +6,7 @@ use super::driver;
 use super::error::Failure;
 use super::queue::Queue;
 use super::record::{Granted, micros};
+use crate::backend::support::alarms::OwnAlarm;
 use crate::backend::{Alarm, Claim, Grant, Lease, LossReason, Name, Release, Standing, Ticket};
 use crate::error::Result;
 use async_trait::async_trait;
@@ -25,9 +26,7 @@ pub(super) struct SqlLease {
     crowded: bool,
     /// Whether a release was sent before: then the claim's absence means nothing.
     tried: bool,
-    /// Whether the keeper has an alarm from this lease. The alarms are kept by claim, and there may
-    /// be two leases of one: a lease takes away no alarm but its own.
-    watches: bool,
+    alarm: OwnAlarm,
 }
 
 impl SqlLease {
@@ -40,7 +39,7 @@ impl SqlLease {
             ttl: claim.ttl,
             crowded: granted.crowded,
             tried: false,
-            watches: false,
+            alarm: OwnAlarm::default(),
         };
         Grant::new(Box::new(lease), Some(granted.token), granted.sent, claim.ttl)
     }
@@ -55,7 +54,7 @@ impl SqlLease {
             ttl: ticket.ttl,
             crowded: false,
             tried: false,
-            watches: false,
+            alarm: OwnAlarm::default(),
         }
     }
 
@@ -71,9 +70,7 @@ impl SqlLease {
 
     /// Takes the alarm of this lease away, if there is one.
     fn unwatch(&mut self) {
-        if std::mem::take(&mut self.watches) {
-            self.context.waiters.unwatch(&self.id);
-        }
+        self.context.waiters.unwatch_own(&mut self.alarm, &self.id);
     }
 
     async fn try_renew(&mut self) -> Result<Standing, Failure> {
@@ -124,8 +121,7 @@ impl Lease for SqlLease {
     }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.context.waiters.watch(&self.id, alarm);
-        self.watches = true;
+        self.context.waiters.watch(&mut self.alarm, &self.id, alarm);
         driver::start(&self.context);
     }
 }

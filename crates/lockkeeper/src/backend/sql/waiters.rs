@@ -6,7 +6,7 @@
 //! Nothing here does I/O.
 
 use super::record::Granted;
-use crate::backend::support::alarms::Alarms;
+use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, LossReason, Moment};
 use crate::error::Error;
@@ -213,11 +213,16 @@ impl Waiters {
     }
 
     /// Keeps the alarm; rings it at once if the claim was already said to be lost.
-    pub(super) fn watch(&self, id: &str, alarm: Alarm) {
-        self.alarms.watch(id, alarm);
+    pub(super) fn watch(&self, own: &mut OwnAlarm, id: &str, alarm: Alarm) {
+        own.watch(&self.alarms, id, alarm);
     }
 
-    /// Forgets the alarm: the claim is released, withdrawn or detached.
+    /// Forgets the alarm of a lease: the claim is released or detached.
+    pub(super) fn unwatch_own(&self, own: &mut OwnAlarm, id: &str) {
+        own.unwatch(&self.alarms, id);
+    }
+
+    /// Forgets the alarm of a claim that is withdrawn.
     pub(super) fn unwatch(&self, id: &str) {
         self.alarms.unwatch(id);
     }
