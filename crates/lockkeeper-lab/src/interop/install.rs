@@ -37,6 +37,15 @@ const PYMEMCACHE: [(&str, &str); 2] = [
     ("requirements.txt", include_str!("../../interop/memcached/pymemcache/requirements.txt")),
     ("peer.py", include_str!("../../interop/memcached/pymemcache/peer.py")),
 ];
+const SHEDLOCK: [(&str, &str); 2] = [
+    ("pom.xml", include_str!("../../interop/sql/shedlock/pom.xml")),
+    ("src/main/java/Peer.java", include_str!("../../interop/sql/shedlock/src/main/java/Peer.java")),
+];
+const DISTRIBUTED_LOCK: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("../../interop/sql/distributed_lock/package.toml")),
+    ("Cargo.lock", include_str!("../../interop/sql/distributed_lock/package.lock")),
+    ("src/main.rs", include_str!("../../interop/sql/distributed_lock/main.rs")),
+];
 const REDISSON: [(&str, &str); 2] = [
     ("pom.xml", include_str!("../../interop/redis/redisson/pom.xml")),
     (
@@ -110,6 +119,41 @@ impl Cache {
         command.args(["-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", "-cp"]);
         command.arg(classes).arg("Peer");
         Ok(command)
+    }
+
+    /// The program that locks with ShedLock, in a table.
+    ///
+    /// # Errors
+    /// When there is no Java or Maven, or ShedLock cannot be installed.
+    pub fn shedlock(&self) -> Result<Command> {
+        let folder = self.installed("shedlock", &SHEDLOCK, &|folder| {
+            // Maven needs the compiler, but its own error message is less clear.
+            JAVAC.path()?;
+            let package = ["--quiet", "--batch-mode", "package"];
+            run(Command::new(MAVEN.path()?).args(package).current_dir(folder))
+        })?;
+        let (classes, libraries) = (folder.join("target/classes"), folder.join("target/libraries"));
+        let mut command = Command::new(JAVA.path()?);
+        command.args(["-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", "-cp"]);
+        command.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Peer");
+        Ok(command)
+    }
+
+    /// The program that locks with the crate `distributed-lock`.
+    ///
+    /// # Errors
+    /// When it cannot be fetched or built.
+    pub fn distributed_lock(&self) -> Result<Command> {
+        let folder = self.installed("distributed_lock", &DISTRIBUTED_LOCK, &|folder| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let build = ["build", "--quiet", "--release", "--locked"];
+            // Not into the folder that cargo builds us in.
+            run(Command::new(cargo)
+                .args(build)
+                .env("CARGO_TARGET_DIR", "target")
+                .current_dir(folder))
+        })?;
+        Ok(Command::new(folder.join("target/release/distributed-lock-peer")))
     }
 
     /// The program that locks with kazoo.

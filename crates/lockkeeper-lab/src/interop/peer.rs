@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
@@ -118,11 +119,12 @@ impl Peer {
         }
     }
 
-    /// How long the peer takes for this many locks, one after another.
+    /// How long the peer takes for this many locks, one after another; some peers take one more
+    /// number, of tasks that do so at once.
     ///
     /// # Errors
     /// When the peer does not support it, or as [`hear`](Self::hear).
-    pub fn bench(&mut self, name: &str, count: u32) -> Result<Duration> {
+    pub fn bench(&mut self, name: &str, count: impl Display) -> Result<Duration> {
         self.tell(&format!("bench {name} {count}"))?;
         let said = self.hear()?;
         let seconds = said.strip_prefix("took ").with_context(|| format!("it says {said:?}"))?;

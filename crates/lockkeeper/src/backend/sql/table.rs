@@ -49,6 +49,15 @@ pub(super) async fn acquire(
 ) -> Result<Option<Grant>> {
     super::cleanup::clean_if_due(context);
     let mut breaks = 0;
+    // Behind a claim of this keeper the name is not free. To find that out by a try would lock its
+    // row, and be one more commit for whoever hands it on to wait for.
+    if !patience.is_over() && context.waiters.waits_for(claim.name.as_str()) {
+        match wait(context, claim, patience).await? {
+            Waited::Won(grant) => return Ok(Some(grant)),
+            Waited::Over => return Ok(None),
+            Waited::Dropped => {}
+        }
+    }
     loop {
         let sent = Moment::now();
         let taken = match context.requests.take(claim, &context.process).await {

@@ -158,6 +158,11 @@ impl Waiters {
         !lock(&self.waiters).is_empty()
     }
 
+    /// Whether a claim of this keeper is in the queue of the name.
+    pub(super) fn waits_for(&self, name: &str) -> bool {
+        lock(&self.looks).contains_key(name)
+    }
+
     /// The names that are waited for.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =

@@ -24,6 +24,7 @@ use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 use std::fmt;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The database's clock; the same for the length of a statement, and not that of a time zone.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -35,6 +36,9 @@ pub(in super::super) struct MysqlRequests {
     client: MysqlClient,
     tables: Tables,
     floor: String,
+    /// Whether an `INSERT` can say what became of its row, as on MariaDB; MySQL is asked by a
+    /// second statement in the same request.
+    returns: AtomicBool,
 }
 
 impl MysqlRequests {
@@ -44,7 +48,7 @@ impl MysqlRequests {
             tables.claims,
             bytes(FLOOR_ROW.as_bytes())
         );
-        Self { client, tables, floor }
+        Self { client, tables, floor, returns: AtomicBool::new(false) }
     }
 
     /// The first column of the first row of the last answer.
@@ -95,6 +99,7 @@ impl MysqlRequests {
         let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         let number: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let maria = version.to_lowercase().contains("mariadb");
+        self.returns.store(maria, Ordering::Relaxed);
         if number < if maria { (10, 5) } else { (8, 0) } {
             return Err(config(format!(
                 "{at} is version {version}, and the locks need MariaDB 10.5 or MySQL 8.0: upgrade \
@@ -173,7 +178,8 @@ impl Requests for MysqlRequests {
     }
 
     /// Assignments run from left to right, and see what those before them did. So the id comes
-    /// first, and all others go by whether it is ours.
+    /// first, and all others go by whether it is ours. Likewise a value can be made of those before
+    /// it, so the clock and the floor stand in the text once.
     async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
         let (names, floor) = (&self.tables.names, &self.floor);
         let (name, id) = (bytes(claim.name.as_str().as_bytes()), text(&claim.id.to_string()));
@@ -181,34 +187,38 @@ impl Requests for MysqlRequests {
         let (mode, ttl) = (code_of(claim.mode), micros(claim.ttl));
         let (identity, note) = (text(&claim.identity), text(&claim.note));
         let mut request = format!(
-            "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES ({name}, 1, \
-             1, GREATEST({NOW}, {floor}), 0, {id}, {owner}, {process}, {mode}, \
-             GREATEST({NOW}, {floor}), {ttl}, {NOW}, {NOW} + {ttl}, {identity}, {note}) \
-             ON DUPLICATE KEY UPDATE id = IF(place = 0 OR (place = 1 AND (expires <= {NOW} \
-             OR id = {id})), {id}, id)"
+            "INSERT INTO {names} (name, version, place, waiting, since, last, id, owner, process, \
+             mode, token, ttl, expires, identity, note) VALUES ({name}, 1, 1, 0, {NOW}, \
+             GREATEST(since, {floor}), {id}, {owner}, {process}, {mode}, last, {ttl}, since + ttl, \
+             {identity}, {note}) ON DUPLICATE KEY UPDATE id = IF(place = 0 OR (place = 1 \
+             AND (expires <= VALUES(since) OR id = VALUES(id))), VALUES(id), id)"
         );
         for (column, new) in [
             ("version", "version + 1"),
-            ("last", &format!("GREATEST(last + 1, {NOW})")),
+            ("last", "GREATEST(last + 1, VALUES(last))"),
             ("token", "last"),
             ("waiting", "0"),
-            ("owner", &owner),
-            ("process", &process),
-            ("mode", &mode.to_string()),
-            ("ttl", &ttl.to_string()),
-            ("since", NOW),
-            ("expires", &format!("{NOW} + {ttl}")),
-            ("identity", &identity),
-            ("note", &note),
+            ("owner", "VALUES(owner)"),
+            ("process", "VALUES(process)"),
+            ("mode", "VALUES(mode)"),
+            ("ttl", "VALUES(ttl)"),
+            ("since", "VALUES(since)"),
+            ("expires", "VALUES(expires)"),
+            ("identity", "VALUES(identity)"),
+            ("note", "VALUES(note)"),
             ("place", "1"),
         ] {
-            let _ = write!(request, ", {column} = IF(id = {id}, {new}, {column})");
+            let _ = write!(request, ", {column} = IF(id = VALUES(id), {new}, {column})");
         }
-        let _ = write!(
-            request,
-            "; SELECT token FROM {names} WHERE name = {name} AND place = 1 AND id = {id}"
-        );
-        self.ask(&request, false).await
+        if self.returns.load(Ordering::Relaxed) {
+            let _ = write!(request, " RETURNING IF(id = {id}, token, NULL)");
+        } else {
+            let _ = write!(
+                request,
+                "; SELECT token FROM {names} WHERE name = {name} AND place = 1 AND id = {id}"
+            );
+        }
+        Ok(self.ask::<Option<i64>>(&request, false).await?.flatten())
     }
 
     async fn free(&self, name: &str, id: &str) -> Result<bool, Failure> {

@@ -1,0 +1,155 @@
+//! The bare statements, on the drivers that the library uses: as many round trips and commits as a
+//! lock of ours, and nothing of it.
+
+use anyhow::{Result, ensure};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, NoTls, Statement};
+
+/// As many as a keeper has.
+const CONNECTIONS: u32 = 4;
+
+/// The least that a lock in a row needs: take it if it is free or expired, and free it.
+pub(crate) struct BarePostgres {
+    clients: Vec<(Client, [Statement; 5])>,
+}
+
+impl BarePostgres {
+    pub(crate) async fn open(port: u16) -> Result<Self> {
+        let mut clients = Vec::new();
+        for number in 0..CONNECTIONS {
+            let config = format!("host=127.0.0.1 port={port} user=lockkeeper dbname=lockkeeper");
+            let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
+            tokio::spawn(connection);
+            if number == 0 {
+                client
+                    .batch_execute(
+                        "CREATE TABLE bare (name text PRIMARY KEY, owner text NOT NULL, \
+                           token bigint NOT NULL, expires timestamptz NOT NULL) \
+                           WITH (fillfactor = 40); \
+                         CREATE SEQUENCE bare_token; CREATE TABLE bare_row (name text PRIMARY KEY); \
+                         INSERT INTO bare_row VALUES ('one')",
+                    )
+                    .await?;
+            }
+            let take = client.prepare(
+                "INSERT INTO bare AS b VALUES ($1, $2, 1, clock_timestamp() + interval '30 s') \
+                 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = b.token + 1, \
+                   expires = excluded.expires \
+                 WHERE b.owner = '' OR b.expires < clock_timestamp() RETURNING token",
+            );
+            let free = client.prepare(
+                "UPDATE bare SET owner = '' WHERE name = $1 AND owner = $2 RETURNING token",
+            );
+            let lock = client.prepare("SELECT pg_try_advisory_lock($1)");
+            let unlock = client.prepare("SELECT pg_advisory_unlock($1)");
+            let count = client.prepare("SELECT pg_try_advisory_lock($1), nextval('bare_token')");
+            let statements = [take.await?, free.await?, count.await?, lock.await?, unlock.await?];
+            clients.push((client, statements));
+        }
+        Ok(Self { clients })
+    }
+
+    fn of(&self, task: u32) -> &(Client, [Statement; 5]) {
+        &self.clients[(task % CONNECTIONS) as usize]
+    }
+
+    pub(crate) async fn row(&self, task: u32) -> Result<()> {
+        let (client, [take, free, ..]) = self.of(task);
+        let (name, owner) = (format!("bench/{task}"), "bare");
+        let taken = client.query(take, &[&name, &owner]).await?;
+        let freed = client.query(free, &[&name, &owner]).await?;
+        ensure!(taken.len() == 1 && freed.len() == 1, "the bare lock is not one");
+        Ok(())
+    }
+
+    pub(crate) async fn advisory(&self, task: u32) -> Result<()> {
+        let (client, [.., lock, unlock]) = self.of(task);
+        let key = i64::from(task);
+        client.query(lock, &[&key]).await?;
+        client.query(unlock, &[&key]).await?;
+        Ok(())
+    }
+
+    /// The same with a token, from a sequence that is read while the lock is held.
+    pub(crate) async fn advisory_with_token(&self, task: u32) -> Result<()> {
+        let (client, [_, _, count, _, unlock]) = self.of(task);
+        let key = i64::from(task);
+        client.query(count, &[&key]).await?;
+        client.query(unlock, &[&key]).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn for_update(&self) -> Result<()> {
+        let (client, _) = self.of(0);
+        client
+            .batch_execute("BEGIN; SELECT 1 FROM bare_row WHERE name = 'one' FOR UPDATE NOWAIT")
+            .await?;
+        Ok(client.batch_execute("COMMIT").await?)
+    }
+}
+
+/// The same on MariaDB, where a connection carries one request at a time.
+pub(crate) struct BareMariaDb {
+    clients: Vec<Mutex<Conn>>,
+}
+
+impl BareMariaDb {
+    pub(crate) async fn open(port: u16) -> Result<Self> {
+        let mut clients = Vec::new();
+        for number in 0..CONNECTIONS {
+            let opts = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(port);
+            let opts = opts.user(Some("lockkeeper")).db_name(Some("lockkeeper"));
+            let mut client = Conn::new(opts).await?;
+            if number == 0 {
+                client
+                    .query_drop(
+                        "CREATE TABLE bare (name varbinary(200) PRIMARY KEY, owner varchar(64) \
+                         NOT NULL, token bigint NOT NULL, expires datetime(6) NOT NULL); \
+                         CREATE TABLE bare_token (id int PRIMARY KEY, token bigint) \
+                         ENGINE = MEMORY",
+                    )
+                    .await?;
+            }
+            clients.push(Mutex::new(client));
+        }
+        Ok(Self { clients })
+    }
+
+    pub(crate) async fn row(&self, task: u32) -> Result<()> {
+        let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
+        let taken: Option<String> = client
+            .query_first(format!(
+                "INSERT INTO bare VALUES ('bench/{task}', 'bare', 1, \
+                   UTC_TIMESTAMP(6) + INTERVAL 30 SECOND) \
+                 ON DUPLICATE KEY UPDATE \
+                   token = IF(owner = '' OR expires < UTC_TIMESTAMP(6), token + 1, token), \
+                   owner = IF(owner = '' OR expires < UTC_TIMESTAMP(6), 'bare', owner) \
+                 RETURNING owner"
+            ))
+            .await?;
+        let free = format!("UPDATE bare SET owner = '' WHERE name = 'bench/{task}'");
+        client.query_drop(free).await?;
+        ensure!(taken.as_deref() == Some("bare"), "the bare lock is not one");
+        Ok(())
+    }
+
+    /// The same with a token, counted in a row in memory while the lock is held.
+    pub(crate) async fn get_lock_with_token(&self, task: u32) -> Result<()> {
+        let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
+        let request = format!(
+            "SELECT GET_LOCK('bench/{task}', 0); INSERT INTO bare_token VALUES ({task}, 1) \
+             ON DUPLICATE KEY UPDATE token = token + 1; \
+             SELECT token FROM bare_token WHERE id = {task}"
+        );
+        client.query_drop(request).await?;
+        Ok(client.query_drop(format!("SELECT RELEASE_LOCK('bench/{task}')")).await?)
+    }
+
+    pub(crate) async fn get_lock(&self, task: u32) -> Result<()> {
+        let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
+        client.query_drop(format!("SELECT GET_LOCK('bench/{task}', 0)")).await?;
+        Ok(client.query_drop(format!("SELECT RELEASE_LOCK('bench/{task}')")).await?)
+    }
+}
