@@ -90,7 +90,8 @@ impl BarePostgres {
     }
 }
 
-/// The same on MariaDB, where a connection carries one request at a time.
+/// The same on MariaDB, where a connection carries one request at a time. Nobody keeps one while it
+/// has the lock: then there would have to be a connection for each.
 pub(crate) struct BareMariaDb {
     clients: Vec<Mutex<Conn>>,
 }
@@ -118,8 +119,10 @@ impl BareMariaDb {
     }
 
     pub(crate) async fn row(&self, task: u32) -> Result<()> {
-        let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
+        let client = &self.clients[(task % CONNECTIONS) as usize];
         let taken: Option<String> = client
+            .lock()
+            .await
             .query_first(format!(
                 "INSERT INTO bare VALUES ('bench/{task}', 'bare', 1, \
                    UTC_TIMESTAMP(6) + INTERVAL 30 SECOND) \
@@ -130,7 +133,7 @@ impl BareMariaDb {
             ))
             .await?;
         let free = format!("UPDATE bare SET owner = '' WHERE name = 'bench/{task}'");
-        client.query_drop(free).await?;
+        client.lock().await.query_drop(free).await?;
         ensure!(taken.as_deref() == Some("bare"), "the bare lock is not one");
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What `mariadb://` promises beyond the contract: when servers, networks, disks and clocks fail,
 //! when rights are missing, and when many wait.
 
+mod intruder;
 mod reaching;
 #[path = "../sql/mod.rs"]
 mod sql;
@@ -17,7 +18,14 @@ pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
-    let cases = [reaching::CASES, sql::doors::CASES, sql::faults::CASES, sql::tables::CASES];
+    let cases = [
+        reaching::CASES,
+        sql::doors::CASES,
+        sql::faults::CASES,
+        sql::intruders::CASES,
+        sql::replies::CASES,
+        sql::tables::CASES,
+    ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
     conclusion.exit();

@@ -1,6 +1,8 @@
 //! What `postgres://` promises beyond the contract: when servers, networks, disks and clocks fail,
 //! when rights are missing, and when many wait.
 
+mod intruder;
+mod keepalive;
 mod poolers;
 mod reaching;
 #[path = "../sql/mod.rs"]
@@ -19,10 +21,13 @@ pub(crate) const FLOOR: &str = "E'\\x01floor'";
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let cases = [
+        keepalive::CASES,
         poolers::CASES,
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
+        sql::intruders::CASES,
+        sql::replies::CASES,
         sql::tables::CASES,
     ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));

@@ -11,6 +11,7 @@ use std::time::Duration;
 every!(
     a_session_ended_by_an_operator_is_told_to_its_holder,
     a_connection_that_is_reset_is_told_to_its_holder,
+    a_session_that_is_used_again_is_never_taken_for_an_ended_one,
     a_holder_behind_a_black_hole_stops_believing_before_the_next_gets_in,
     a_silent_partition_frees_the_lock_within_its_lease,
     a_crowd_in_one_keeper_has_one_waiter_in_the_server,
@@ -50,6 +51,34 @@ async fn a_connection_that_is_reset_is_told_to_its_holder(lab: &Lab, recipe: Rec
         .await
         .context("the holder was not told before its first renewal")?;
     next.await??.release().await?;
+    Ok(())
+}
+
+/// The look after sessions asks while claims come and go in the same session.
+async fn a_session_that_is_used_again_is_never_taken_for_an_ended_one(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let one = recipe.keeper(&server.url(), "").await?;
+    let until = Moment::now() + Duration::from_secs(3);
+    let task = |number: usize| {
+        let keeper = one.clone();
+        tokio::spawn(async move {
+            let mut turns = 0;
+            while !until.remaining().is_zero() {
+                let name = format!("again/{number}/{}", turns % 2);
+                keeper.lock(&name).acquire().await?.release().await?;
+                turns += 1;
+            }
+            anyhow::Ok(turns)
+        })
+    };
+    let mut turns = 0;
+    for task in (0..4).map(task).collect::<Vec<_>>() {
+        turns += task.await??;
+    }
+    ensure!(turns > 100, "unknown: {turns} turns");
     Ok(())
 }
 

@@ -3,13 +3,15 @@
 
 pub(crate) mod doors;
 pub(crate) mod faults;
+pub(crate) mod intruders;
+pub(crate) mod replies;
 pub(crate) mod tables;
 
 use crate::{KIND, query};
 use anyhow::Result;
 use lockkeeper::{Guard, Keeper};
 use lockkeeper_lab::proxy::Proxy;
-use lockkeeper_lab::server::{Lab, Server};
+use lockkeeper_lab::server::{Kind, Lab, Server};
 use lockkeeper_lab::trials::eventually;
 use std::time::Duration;
 
@@ -20,6 +22,14 @@ pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) fn start(lab: &Lab) -> Result<Server> {
     lab.start(KIND)
+}
+
+/// A server that soon finds out that two wait for each other.
+pub(crate) fn start_with(lab: &Lab) -> Result<Server> {
+    match KIND {
+        Kind::Postgres => lab.postgres().config("deadlock_timeout=50ms").start(),
+        _ => lab.mariadb().start(),
+    }
 }
 
 pub(crate) async fn keeper(server: &Server, options: &str) -> Result<Keeper> {

@@ -387,7 +387,11 @@ impl<N: Native> Shared<N> {
         let Ok(missing) = self.native.missing(seat.session(), &asked).await else { return };
         self.put_back(seat);
         for held in missing.into_iter().filter_map(|index| held.get(index)) {
-            held.end.cancel();
+            // A claim that was given back while we asked has no lock, and its session may be that of
+            // another claim by now. One that is being given back or renewed finds out by itself.
+            if held.seat.try_lock().is_ok_and(|seat| seat.is_some()) {
+                held.end.cancel();
+            }
         }
     }
 }
