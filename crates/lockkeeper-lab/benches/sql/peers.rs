@@ -38,7 +38,7 @@ fn against(
     let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for slice in 0..=SLICES {
         let count = f64::from(tasks * cycles);
-        let theirs = peer.bench("peer", &format!("{cycles} {tasks}"))?.as_secs_f64() / count;
+        let theirs = peer.bench("peer", format!("{cycles} {tasks}"))?.as_secs_f64() / count;
         let begin = Instant::now();
         runtime.block_on(async {
             let task = |_| {

@@ -234,6 +234,15 @@ impl MysqlClient {
         request: &str,
         idempotent: bool,
     ) -> Result<Answers, Failure> {
+        self.run_counted(request, idempotent).await.map(|(answers, _)| answers)
+    }
+
+    /// As [`run`](Self::run), with how many rows the last statement changed.
+    pub(in crate::backend::sql) async fn run_counted(
+        &self,
+        request: &str,
+        idempotent: bool,
+    ) -> Result<(Answers, u64), Failure> {
         let limit = self.connector.timeout();
         let (mut conflicts, mut tries) = (0, BREAKS);
         loop {
@@ -244,8 +253,9 @@ impl MysqlClient {
             tries -= 1;
             let failure = match connection.run(request, limit).await {
                 Ok(answers) => {
+                    let changed = connection.conn.affected_rows();
                     lock(&self.idle).push(connection);
-                    return Ok(answers);
+                    return Ok((answers, changed));
                 }
                 Err(failure) => failure,
             };

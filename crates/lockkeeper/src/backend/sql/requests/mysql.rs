@@ -6,7 +6,8 @@
 //! them could wait for each other.
 //!
 //! How many rows a statement changed is asked only where a change is certain to change something,
-//! since drivers and servers count differently what was found and left as it was.
+//! since drivers and servers count differently what was found and left as it was. Every request has
+//! as few statements as it can: the server answers each by itself, and each answer wakes the client.
 
 use super::super::client::{MysqlClient, bytes, text};
 use super::super::error::{Failure, Why};
@@ -224,24 +225,24 @@ impl Requests for MysqlRequests {
     async fn free(&self, name: &str, id: &str) -> Result<bool, Failure> {
         let request = format!(
             "UPDATE {} SET version = version + 1, place = 0, id = '', expires = {NOW} \
-             WHERE name = {} AND place = 1 AND id = {} AND process <> ''; SELECT ROW_COUNT()",
+             WHERE name = {} AND place = 1 AND id = {} AND process <> ''",
             self.tables.names,
             bytes(name.as_bytes()),
             text(id)
         );
         // Not sent again by the client: a second answer would say that it was not there.
-        Ok(self.ask::<i64>(&request, false).await?.is_some_and(|changed| changed > 0))
+        Ok(self.client.run_counted(&request, false).await?.1 > 0)
     }
 
     async fn extend(&self, name: &str, id: &str, ttl: i64) -> Result<bool, Failure> {
         let request = format!(
             "UPDATE {} SET version = version + 1, expires = {NOW} + {ttl} WHERE name = {} \
-             AND place = 1 AND id = {} AND process <> '' AND expires > {NOW}; SELECT ROW_COUNT()",
+             AND place = 1 AND id = {} AND process <> '' AND expires > {NOW}",
             self.tables.names,
             bytes(name.as_bytes()),
             text(id)
         );
-        Ok(self.ask::<i64>(&request, true).await?.is_some_and(|changed| changed > 0))
+        Ok(self.client.run_counted(&request, true).await?.1 > 0)
     }
 
     async fn confirm(&self, name: &str, id: &str, ticket: i64) -> Result<bool, Failure> {
