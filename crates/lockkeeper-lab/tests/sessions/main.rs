@@ -4,6 +4,7 @@
 mod doors;
 mod ends;
 mod fences;
+mod full;
 mod own_transaction;
 mod rights;
 mod servers;
@@ -112,7 +113,7 @@ fn main() -> Result<()> {
     all.extend(trials(
         &lab,
         Kind::MariaDb,
-        &[doors::mariadb::CASES, own_transaction::mariadb::CASES],
+        &[doors::mariadb::CASES, full::CASES, own_transaction::mariadb::CASES],
     ));
     // They mostly wait.
     let conclusion = libtest_mimic::run(&arguments(4), all);

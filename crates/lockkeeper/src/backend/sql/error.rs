@@ -210,6 +210,8 @@ pub(super) fn of_postgres(error: &tokio_postgres::Error) -> Failure {
         c if *c == S::QUERY_CANCELED || *c == S::LOCK_NOT_AVAILABLE => return Failure::TimedOut,
         // The server ends this session, whether or not the statement was through.
         c if *c == S::ADMIN_SHUTDOWN || *c == S::CRASH_SHUTDOWN => return Failure::Broken(text),
+        // It ended the session because its lease was over: in a transaction, or outside of one.
+        c if ["25P03", "57P05"].contains(&c.code()) => return Failure::Broken(text),
         c if *c == S::INVALID_PASSWORD || *c == S::INVALID_AUTHORIZATION_SPECIFICATION => {
             Why::Login
         }

@@ -99,7 +99,12 @@ impl Native for GetLock {
         let id = self.sessions.id(&claim.name);
         let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
         let lock = lock_name(&id);
-        let request = format!("SELECT GET_LOCK({lock}, 0) INTO @lockkeeper_won; {record}");
+        // The server counts how often a session took a lock. When this is sent again because the
+        // holder could not be written down, the session has it already.
+        let request = format!(
+            "SELECT IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0)) \
+             INTO @lockkeeper_won; {record}"
+        );
         self.sessions.take(session, &request).await
     }
 
