@@ -20,7 +20,7 @@ pub(super) const BEAT: Duration = Duration::from_millis(500);
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// How often a change is decided anew because another keeper changed the name in between. Each time
 /// another got through.
-const TRIES: u32 = 500;
+pub(super) const TRIES: u32 = 500;
 
 /// What all claims of a keeper share.
 #[derive(Debug)]
@@ -100,10 +100,23 @@ impl Context {
         anyway: bool,
         decide: impl Fn(&mut Queue) -> T,
     ) -> Result<Option<Changed<T>>, Failure> {
+        self.change_in(TRIES, name, id, anyway, decide).await
+    }
+
+    /// As [`change`](Self::change), tried so often; [`Failure::Conflict`] when others came first each
+    /// time.
+    pub(super) async fn change_in<T>(
+        self: &Arc<Self>,
+        tries: u32,
+        name: &str,
+        id: &str,
+        anyway: bool,
+        decide: impl Fn(&mut Queue) -> T,
+    ) -> Result<Option<Changed<T>>, Failure> {
         let gate = self.gate(name);
         let _one = gate.lock().await;
         let mut doubts = 0;
-        for tries in 0..TRIES {
+        for tries in 0..tries {
             let sent = Moment::now();
             let read = self.requests.read(&self.process, name, id).await?;
             let Some(mut queue) = read else { return Ok(None) };
@@ -246,13 +259,14 @@ impl Context {
     }
 }
 
-/// A moment for the one who came first, longer the more often that happened.
-async fn pause(tries: u32) {
+/// A moment for the one who came first, longer the more often that happened: at most 13 ms, since
+/// with a hundred keepers that try at once each try of one costs all others that much.
+pub(super) async fn pause(tries: u32) {
     if tries < 3 {
         return tokio::task::yield_now().await;
     }
     let mut random = [0_u8; 1];
     let _ = getrandom::fill(&mut random);
-    let most = 50 * u64::from(tries.min(40));
+    let most = 50 << tries.min(8);
     tokio::time::sleep(Duration::from_micros(most * u64::from(random[0]) / 255)).await;
 }

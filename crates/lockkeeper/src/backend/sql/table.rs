@@ -18,8 +18,9 @@
 //! claim that expires with its ttl.
 
 use super::client::BREAKS;
-use super::context::{BEAT, Changed, Context, LOOK};
+use super::context::{BEAT, Changed, Context, LOOK, TRIES, pause};
 use super::driver;
+use super::error::Failure;
 use super::lease::SqlLease;
 use super::queue::{Asked, Left};
 use super::record::Granted;
@@ -27,6 +28,7 @@ use super::waiters::WaitEnd;
 use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::{Error, Result};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How one wait ended.
 enum Waited {
@@ -111,6 +113,35 @@ async fn ask(
     asked.await.map_err(|failure| context.explain(failure))
 }
 
+/// Asks with a place in the queue: behind those who wait, or as the change decides where nobody does.
+async fn step_in(context: &Arc<Context>, claim: &Claim) -> Result<Option<Changed<Asked>>> {
+    let (id, name) = (claim.id.to_string(), claim.name.as_str());
+    for tries in 0..TRIES {
+        let sent = Moment::now();
+        match context.requests.join(claim, &context.process).await {
+            Ok(Some((ticket, place))) => {
+                let place = usize::try_from(place).unwrap_or(1);
+                // Nothing was read: all who are before it may be dead. One look of this keeper finds
+                // out, and when to look again.
+                let known = context.waiters.waits_for(name);
+                let until_expiry = if known { LOOK } else { Duration::ZERO };
+                let outcome = Asked::Queued { place, ticket, until_expiry };
+                return Ok(Some(Changed { outcome, sent, crowded: true }));
+            }
+            Ok(None) => {}
+            // Whether it was carried out is found by reading.
+            Err(failure) if failure.allows_second_try() => {}
+            Err(failure) => return Err(context.explain(failure)),
+        }
+        let asked = context.change_in(1, name, &id, false, |queue| queue.ask(claim, true)).await;
+        match asked {
+            Err(Failure::Conflict(_)) => pause(tries).await,
+            asked => return asked.map_err(|failure| context.explain(failure)),
+        }
+    }
+    ask(context, claim, true).await
+}
+
 /// Steps into the queue and waits there, once.
 ///
 /// The waiter is entered, and the heartbeat of its keeper sent, before its row is written: in the
@@ -126,7 +157,7 @@ async fn wait(context: &Arc<Context>, claim: &Claim, patience: &Patience) -> Res
     let won = |granted| Ok(Waited::Won(SqlLease::grant(context, claim, granted)));
     context.beat(BEAT).await.map_err(explain)?;
     driver::start(context);
-    let ticket = match ask(context, claim, true).await? {
+    let ticket = match step_in(context, claim).await? {
         None => return Ok(Waited::Dropped),
         Some(Changed { outcome, sent, crowded }) => match outcome {
             Asked::Granted(token) => return won(Granted { token, sent, crowded }),

@@ -41,7 +41,7 @@ pub(super) const FLOOR_ROW: &str = "\u{1}floor";
 /// A claim, its name, and whether its process lives.
 pub(super) type Listed = (String, Record, bool);
 
-/// One kind of server. All but `take` and `reserve` are idempotent.
+/// One kind of server. All but `take`, `join` and `reserve` are idempotent.
 #[async_trait]
 pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// The URL without its secrets.
@@ -59,6 +59,15 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
 
     /// Makes a claim that was handed over a held one; whether it was there and had not expired.
     async fn confirm(&self, name: &str, id: &str, ticket: i64) -> Result<bool, Failure>;
+
+    /// Puts the claim behind those who wait for its name, where somebody does: its ticket, and its
+    /// place counted from 1. `None` where nobody waits or the claim's owner may hold the name, so that
+    /// it must be decided who holds.
+    ///
+    /// Whoever asks need not know who holds and who waits, so that any number of keepers do this at
+    /// once, and none of them in vain. By [`read`](Self::read) and [`apply`](Self::apply) only one of
+    /// them would get through at a time, while all others read the queue again.
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure>;
 
     /// The queue of a name, with the claim of this id wherever it stands; `None` for a name that
     /// has no row.

@@ -257,6 +257,31 @@ impl Requests for MysqlRequests {
         Ok(self.ask::<i64>(&request, true).await?.is_some_and(|changed| changed > 0))
     }
 
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure> {
+        let Tables { names, claims } = &self.tables;
+        let name = bytes(claim.name.as_str().as_bytes());
+        let (id, owner, process) =
+            (text(&claim.id.to_string()), text(claim.owner.id()), text(process));
+        let (mode, ttl) = (code_of(claim.mode), micros(claim.ttl));
+        let (identity, note) = (text(&claim.identity), text(&claim.note));
+        // Whether the owner holds the name is looked at in the second statement: it begins when the
+        // row of the name is locked, and sees all that was committed until then.
+        let request = format!(
+            "BEGIN; UPDATE {names} SET version = version + 1, last = GREATEST(last + 1, {NOW}) \
+             WHERE name = {name} AND place = {CROWD} AND waiting > 0; SET @lockkeeper = ROW_COUNT(); \
+             INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT l.name, {WAITING}, l.last, {id}, \
+             {owner}, {process}, {mode}, l.last, {ttl}, {NOW}, {NOW} + {ttl}, {identity}, {note} \
+             FROM {names} l WHERE l.name = {name} AND @lockkeeper = 1 AND NOT EXISTS (SELECT 1 \
+             FROM {claims} c WHERE c.name = {name} AND c.state < {WAITING} AND c.owner = {owner}); \
+             SET @lockkeeper = ROW_COUNT(); \
+             UPDATE {names} SET waiting = waiting + 1 WHERE name = {name} AND @lockkeeper = 1; \
+             SELECT last, waiting FROM {names} WHERE name = {name} AND @lockkeeper = 1; COMMIT"
+        );
+        let answers = self.client.run(&request, false).await?;
+        let row = answers.last().and_then(|rows| rows.first());
+        Ok(row.map(|row| (value(row, 0), value(row, 1))))
+    }
+
     async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure> {
         let Tables { names, claims } = &self.tables;
         let name = bytes(name.as_bytes());

@@ -123,6 +123,21 @@ impl Requests for PostgresRequests {
         Ok(!rows.is_empty())
     }
 
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure> {
+        let (name, id, owner) = (claim.name.as_str(), claim.id.to_string(), claim.owner.id());
+        if owner != id {
+            // A named owner may hold the name, and would wait for itself. One statement has one view
+            // of the tables, from before it had the row of the name: it could not tell.
+            return Ok(None);
+        }
+        let (mode, ttl) = (code_of(claim.mode), micros(claim.ttl));
+        let (identity, note) = (&*claim.identity, &*claim.note);
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&name, &id, &owner, &process, &mode, &ttl, &identity, &note];
+        let rows = self.client.query(&self.statements.join, &params, false).await?;
+        Ok(rows.first().map(|row| (row.get(0), row.get(1))))
+    }
+
     async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure> {
         let rows = self.client.query(&self.statements.read, &[&name, &id], true).await?;
         let Some(first) = rows.first() else { return Ok(None) };

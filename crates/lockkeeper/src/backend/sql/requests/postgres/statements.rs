@@ -20,6 +20,7 @@ pub(super) struct Statements {
     pub(super) free: Statement,
     pub(super) extend: Statement,
     pub(super) confirm: Statement,
+    pub(super) join: Statement,
     pub(super) read: Statement,
     pub(super) apply: Statement,
     pub(super) beat: Statement,
@@ -93,6 +94,20 @@ impl Statements {
                      UPDATE {claims} c SET state = {HELD}, expires = {NOW} + c.ttl FROM v
                      WHERE c.name = $1 AND c.state = {HANDED} AND c.ticket = $3 AND c.id = $2 \
                        AND c.expires > {NOW} RETURNING 1"
+                ),
+            ),
+            join: statement(
+                "join",
+                &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
+                format!(
+                    "WITH v AS (UPDATE {names} SET version = version + 1, \
+                       last = GREATEST(last + 1, {NOW}), waiting = waiting + 1 \
+                       WHERE name = $1 AND place = {CROWD} AND waiting > 0 \
+                       RETURNING last, waiting, {NOW} AS now)
+                     INSERT INTO {claims} (name, state, ticket, {CLAIM})
+                     SELECT $1, {WAITING}, v.last, $2, $3, $4, $5, v.last, $6, v.now, v.now + $6, \
+                       $7, $8 FROM v
+                     RETURNING ticket, (SELECT waiting FROM v)"
                 ),
             ),
             read: statement(
