@@ -1,6 +1,7 @@
 //! What `mariadb://` promises beyond the contract: when servers, networks, disks and clocks fail,
 //! when rights are missing, and when many wait.
 
+mod crowd;
 mod intruder;
 mod reaching;
 #[path = "../sql/mod.rs"]
@@ -19,6 +20,7 @@ pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let cases = [
+        crowd::CASES,
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
