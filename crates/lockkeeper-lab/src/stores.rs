@@ -71,11 +71,6 @@ pub const FAULTS: &[(&str, u32)] =
 const MEMCACHED_FAULTS: &[(&str, u32)] =
     &[("kill,pause", 14), ("partition,lost-reply", 14), ("server-pause,late", 20)];
 
-/// Of locks that live in sessions of a database: the server frees them the moment their connection
-/// ends, before their holder can hear of it. So resets are in tests of their own.
-const SESSION_FAULTS: &[(&str, u32)] =
-    &[("kill,pause", 9), ("partition,lost-reply", 9), ("server-kill,latency", 9)];
-
 const fn variant(label: &'static str, tail: &'static str) -> Variant {
     Variant { label, tail }
 }
@@ -83,11 +78,6 @@ const fn variant(label: &'static str, tail: &'static str) -> Variant {
 /// All pairs of faults.
 const fn whole(recipe: &'static str) -> Run {
     Run { recipe, work: "lock", faults: FAULTS }
-}
-
-/// All pairs of faults that a lock in a session outlasts.
-const fn in_session(recipe: &'static str) -> Run {
-    Run { recipe, work: "lock", faults: SESSION_FAULTS }
 }
 
 /// One of the pairs: enough for a recipe that mostly shares its code with another.
@@ -197,9 +187,9 @@ pub static STORES: &[Store] = &[
             part("table", "rw", 0),
             part("table", "permits", 0),
             part("table", "cancel", 0),
-            in_session("advisory"),
+            whole("advisory"),
             part("advisory", "rw", 0),
-            in_session("for-update"),
+            whole("for-update"),
             whole("optimistic"),
         ],
         own_runs: &[own("table", "1", "runtime-end", 6)],
@@ -221,8 +211,8 @@ pub static STORES: &[Store] = &[
             part("table", "rw", 0),
             part("table", "permits", 0),
             part("table", "cancel", 0),
-            in_session("get-lock"),
-            in_session("for-update"),
+            whole("get-lock"),
+            whole("for-update"),
             part("optimistic", "lock", 0),
         ],
         own_runs: &[own("table", "1", "runtime-end", 6)],

@@ -273,7 +273,6 @@ pub(crate) const POSTGRES_ADVISORY: Capability = Capability {
     fencing: true,
     notified: true,
     session: true,
-    frees_dead: true,
     inspects: true,
     ..Capability::least(Reach::Network)
 };

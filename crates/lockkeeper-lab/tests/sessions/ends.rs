@@ -2,15 +2,21 @@
 
 use crate::{LONG, PATIENT, Recipe, every, lost, network, waiting};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::LossReason;
 use lockkeeper::backend::Moment;
-use lockkeeper_lab::server::Lab;
+use lockkeeper::{Guard, Keeper, LossReason};
+use lockkeeper_lab::proxy::Proxy;
+use lockkeeper_lab::server::{Lab, Server};
 use lockkeeper_lab::trials::eventually;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 every!(
     a_session_ended_by_an_operator_is_told_to_its_holder,
     a_connection_that_is_reset_is_told_to_its_holder,
+    a_cut_session_is_waited_for_until_its_holder_has_stopped_believing,
+    those_who_wait_come_one_by_one_after_a_cut_session,
+    a_session_that_ends_frees_its_lock_at_once_where_that_is_asked_for,
     a_session_that_is_used_again_is_never_taken_for_an_ended_one,
     a_holder_behind_a_black_hole_stops_believing_before_the_next_gets_in,
     a_silent_partition_frees_the_lock_within_its_lease,
@@ -33,6 +39,8 @@ async fn a_session_ended_by_an_operator_is_told_to_its_holder(
         .await
         .context("the holder was not told before its first renewal")?;
     ensure!(guard.lost_reason() == Some(LossReason::Gone), "{:?}", guard.lost_reason());
+    // Else its lease would be waited for.
+    break_hold(&one, "ended", &guard).await?;
     let next = one.lock("ended").ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(next.token() > guard.token(), "{:?} after {:?}", next.token(), guard.token());
     next.release().await?;
@@ -50,7 +58,102 @@ async fn a_connection_that_is_reset_is_told_to_its_holder(lab: &Lab, recipe: Rec
     tokio::time::timeout(Duration::from_secs(10), guard.lost())
         .await
         .context("the holder was not told before its first renewal")?;
+    break_hold(&two, "reset", &guard).await?;
     next.await??.release().await?;
+    Ok(())
+}
+
+/// Breaks a hold whose session is gone.
+async fn break_hold(keeper: &Keeper, name: &str, guard: &Guard) -> Result<()> {
+    let token = guard.token().context("no token")?;
+    keeper.break_hold(name, token, "its session is gone").await?;
+    Ok(())
+}
+
+/// Ends the sessions of a keeper on the server's side, while nothing arrives on the keeper's.
+pub(crate) fn cut(recipe: Recipe, server: &Server, proxy: &Proxy) -> Result<()> {
+    proxy.control().partition();
+    recipe.end_sessions(server)
+}
+
+async fn a_cut_session_is_waited_for_until_its_holder_has_stopped_believing(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let one = recipe.keeper(&url, "session=5s").await?;
+    let guard = one.lock("cut").ttl(LONG).acquire().await?;
+    // A renewal or two go through before.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    cut(recipe, &server, &proxy)?;
+    let two = recipe.keeper(&server.url(), "session=5s").await?;
+    let mut early = 0;
+    while guard.is_held() {
+        let taken = two.lock("cut").try_acquire().await?;
+        ensure!(taken.is_none() || !guard.is_held(), "two hold it after {early} tries");
+        let seen = two.show("cut").await?;
+        if guard.is_held() {
+            let token = seen.holders.first().and_then(|holder| holder.token);
+            ensure!(token == guard.token(), "it is not shown: {seen:?}");
+            early += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ensure!(early > 3, "unknown: the holder was told too soon");
+    let next = two.lock("cut").ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(next.token() > guard.token(), "the tokens went back");
+    next.release().await?;
+    Ok(())
+}
+
+async fn those_who_wait_come_one_by_one_after_a_cut_session(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let one = recipe.keeper(&url, "session=4s").await?;
+    let guard = one.lock("line").ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    let two = recipe.keeper(&server.url(), "session=4s").await?;
+    let tokens = Arc::new(Mutex::new(vec![guard.token()]));
+    let guard = Arc::new(guard);
+    let turn = || {
+        let (lock, guard, tokens) = (two.lock("line").ttl(LONG), guard.clone(), tokens.clone());
+        tokio::spawn(async move {
+            let next = lock.acquire_within(PATIENT * 2).await?;
+            ensure!(!guard.is_held(), "two hold it");
+            tokens.lock().await.push(next.token());
+            next.release().await?;
+            Ok(())
+        })
+    };
+    for waiter in (0..3).map(|_| turn()).collect::<Vec<_>>() {
+        waiter.await??;
+    }
+    let tokens = tokens.lock().await;
+    ensure!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    Ok(())
+}
+
+/// And what that gives up: two believe.
+async fn a_session_that_ends_frees_its_lock_at_once_where_that_is_asked_for(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let options = "session=60s&free_on_disconnect=true";
+    let one = recipe.keeper(&url, options).await?;
+    let guard = one.lock("freed").ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    let two = recipe.keeper(&server.url(), options).await?;
+    ensure!(!two.capability().sound && two.capability().frees_dead, "{:?}", two.capability());
+    let next = two.lock("freed").ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(guard.is_held(), "unknown: the first holder was told");
+    ensure!(next.token() > guard.token(), "only the token tells them apart, and it went back");
+    next.release().await?;
     Ok(())
 }
 
@@ -173,7 +276,7 @@ async fn no_more_sessions_than_allowed_and_then_a_clear_error(
 }
 
 /// Holds and waits, so that every session is begun that there may be.
-async fn work(keeper: &lockkeeper::Keeper) -> Result<()> {
+async fn work(keeper: &Keeper) -> Result<()> {
     let held = keeper.lock("worked").ttl(LONG).acquire().await?;
     let next = waiting(keeper, "worked");
     tokio::time::sleep(Duration::from_millis(300)).await;

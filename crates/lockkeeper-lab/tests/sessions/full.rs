@@ -14,11 +14,12 @@ async fn a_full_table_of_holders_forgets_old_names_and_locks_once(lab: &Lab) -> 
     let server = lab.mariadb().config("--max-heap-table-size=65536").start()?;
     let url = format!("{}?recipe=get-lock", server.url());
     let (one, other) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
-    let columns = "id, name, token, session, owner, identity, note, since, lease_ms";
+    let columns =
+        "id, name, token, session, owner, identity, note, since, lease_ms, claim, believed";
     let table = "lockkeeper.lockkeeper_get_lock";
     let mut filled = 0;
     let full = loop {
-        let old = format!("UNHEX(MD5({filled})), 'old/{filled}', 1, 0, '', '', '', 1, 0");
+        let old = format!("UNHEX(MD5({filled})), 'old/{filled}', 1, 0, '', '', '', 1, 0, '', 0");
         let insert = format!("INSERT INTO {table} ({columns}) SELECT {old}");
         match mariadb::query(server.port(), &insert) {
             Ok(_) if filled < 1000 => filled += 1,

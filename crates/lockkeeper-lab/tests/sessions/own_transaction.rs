@@ -1,8 +1,10 @@
 //! The lock of a name in a transaction of the caller's own: lock and data commit together.
 
-use crate::{PATIENT, Recipe};
+use crate::ends::cut;
+use crate::{LONG, PATIENT, Recipe, network};
 use anyhow::{Result, ensure};
-use lockkeeper::Keeper;
+use lockkeeper::{Guard, Keeper};
+use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Kind, Lab, Server};
 
 /// A server, and a keeper on it that has made the table.
@@ -15,6 +17,17 @@ async fn opened(lab: &Lab, kind: Kind) -> Result<(Server, Keeper)> {
     Ok((server, keeper))
 }
 
+/// A server on which a keeper's session was cut, and a keeper that believes in its lock.
+async fn believed(lab: &Lab, kind: Kind) -> Result<(Server, Proxy, Guard)> {
+    let recipe = Recipe { kind, name: "for-update" };
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let keeper = recipe.keeper(&url, "session=4s").await?;
+    let guard = keeper.lock("account/1").ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    Ok((server, proxy, guard))
+}
+
 /// Whether a keeper can have the lock now.
 async fn is_free(keeper: &Keeper, name: &str) -> Result<bool> {
     let Some(guard) = keeper.lock(name).try_acquire().await? else { return Ok(false) };
@@ -23,7 +36,7 @@ async fn is_free(keeper: &Keeper, name: &str) -> Result<bool> {
 }
 
 pub(crate) mod postgres {
-    use super::{PATIENT, ensure, is_free, opened};
+    use super::{PATIENT, believed, ensure, is_free, opened};
     use anyhow::Result;
     use lockkeeper::backend::sql::RowLocks;
     use lockkeeper_lab::cases;
@@ -34,6 +47,7 @@ pub(crate) mod postgres {
         postgres_lock_and_data_commit_together,
         postgres_a_busy_name_does_not_undo_the_transaction,
         postgres_a_name_of_ones_own_transaction_is_waited_for,
+        postgres_a_keeper_that_was_cut_off_is_waited_for,
     );
 
     async fn client(server: &Server) -> Result<Client> {
@@ -43,6 +57,22 @@ pub(crate) mod postgres {
         // Ends with the client.
         tokio::spawn(connection);
         Ok(client)
+    }
+
+    async fn postgres_a_keeper_that_was_cut_off_is_waited_for(lab: &Lab) -> Result<()> {
+        let (server, _proxy, guard) = believed(lab, Kind::Postgres).await?;
+        let locks = RowLocks::new(None, "lockkeeper")?;
+        let mut client = client(&server).await?;
+        let transaction = client.transaction().await?;
+        let taken = locks.try_lock_in_postgres(&transaction, "account/1").await?;
+        ensure!(!taken || !guard.is_held(), "two have it");
+        ensure!(!taken, "unknown: the lease was over before");
+        transaction.rollback().await?;
+        let transaction = client.transaction().await?;
+        locks.lock_in_postgres(&transaction, "account/1").await?;
+        ensure!(!guard.is_held(), "two have it");
+        transaction.commit().await?;
+        Ok(())
     }
 
     async fn postgres_lock_and_data_commit_together(lab: &Lab) -> Result<()> {
@@ -101,7 +131,7 @@ pub(crate) mod postgres {
 }
 
 pub(crate) mod mariadb {
-    use super::{ensure, is_free, opened};
+    use super::{believed, ensure, is_free, opened};
     use anyhow::Result;
     use lockkeeper::backend::sql::RowLocks;
     use lockkeeper_lab::cases;
@@ -112,12 +142,30 @@ pub(crate) mod mariadb {
     cases!(
         mariadb_lock_and_data_commit_together,
         mariadb_a_busy_name_does_not_undo_the_transaction,
+        mariadb_a_keeper_that_was_cut_off_is_waited_for,
     );
 
     async fn client(server: &Server) -> Result<Conn> {
         let opts = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(server.port());
         let opts = opts.user(Some("lockkeeper")).db_name(Some("lockkeeper"));
         Ok(Conn::new(opts).await?)
+    }
+
+    async fn mariadb_a_keeper_that_was_cut_off_is_waited_for(lab: &Lab) -> Result<()> {
+        let (server, _proxy, guard) = believed(lab, Kind::MariaDb).await?;
+        let locks = RowLocks::new(None, "lockkeeper")?;
+        let mut client = client(&server).await?;
+        let mut transaction = client.start_transaction(TxOpts::default()).await?;
+        let taken = locks.try_lock_in_mysql(&mut transaction, "account/1").await?;
+        ensure!(!taken || !guard.is_held(), "two have it");
+        ensure!(!taken, "unknown: the lease was over before");
+        transaction.rollback().await?;
+        let mut transaction = client.start_transaction(TxOpts::default()).await?;
+        locks.lock_in_mysql(&mut transaction, "account/1").await?;
+        ensure!(!guard.is_held(), "two have it");
+        transaction.commit().await?;
+        client.disconnect().await?;
+        Ok(())
     }
 
     async fn mariadb_lock_and_data_commit_together(lab: &Lab) -> Result<()> {

@@ -14,7 +14,10 @@ every!(
     a_restart_is_outlasted_by_who_waits,
 );
 
-cases!(a_promoted_standby_grants_nothing_that_may_still_be_believed);
+cases!(
+    a_promoted_standby_grants_nothing_that_may_still_be_believed,
+    a_crash_of_one_session_is_no_way_to_a_second_holder,
+);
 
 async fn a_killed_server_is_told_to_the_holder_at_once(lab: &Lab, recipe: Recipe) -> Result<()> {
     let server = recipe.start(lab)?;
@@ -114,5 +117,41 @@ async fn a_promoted_standby_grants_nothing_that_may_still_be_believed(lab: &Lab)
     let next = two.lock("promoted").ttl(LONG).acquire_within(PATIENT).await?;
     ensure!(next.token() > guard.token(), "the tokens went back");
     next.release().await?;
+    Ok(())
+}
+
+/// When a session crashes, PostgreSQL ends all others and forgets locks and unlogged tables, without a
+/// new start of its own.
+async fn a_crash_of_one_session_is_no_way_to_a_second_holder(lab: &Lab) -> Result<()> {
+    for name in ["advisory", "for-update"] {
+        let recipe = Recipe { kind: Kind::Postgres, name };
+        let server = recipe.start(lab)?;
+        let (proxy, url) = network(&server).await?;
+        let one = recipe.keeper(&url, "session=6s").await?;
+        let guard = one.lock("crashed").ttl(LONG).acquire().await?;
+        proxy.control().partition();
+        let ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockkeeper' LIMIT 1";
+        let pid = recipe.query(&server, ours)?.pop().context("unknown: there is no session")?;
+        let killed = std::process::Command::new("kill").args(["-9", &pid]).status()?;
+        ensure!(killed.success(), "unknown: the session was not killed");
+        let two = loop {
+            match recipe.keeper(&server.url(), "session=2s").await {
+                Ok(keeper) => break keeper,
+                // It recovers.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        };
+        let mut early = 0;
+        while guard.is_held() {
+            let taken = two.lock("crashed").try_acquire().await?;
+            ensure!(taken.is_none() || !guard.is_held(), "{name}: two hold it");
+            early += 1;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        ensure!(early > 3, "unknown: the server took longer than the lease to recover");
+        let next = two.lock("crashed").ttl(LONG).acquire_within(PATIENT).await?;
+        ensure!(next.token() > guard.token(), "{name}: the tokens went back");
+        next.release().await?;
+    }
     Ok(())
 }

@@ -97,6 +97,13 @@ impl Capability {
         }
     }
 
+    /// The same where a session that ends frees its locks at once, if it does: a process that dies
+    /// is not waited for, nor is one whose connection was cut, which may believe for a while.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) const fn freed_on_disconnect(self, freed: bool) -> Self {
+        Self { frees_dead: freed, sound: self.sound && !freed, ..self }
+    }
+
     /// Whether claims of this mode can be made.
     pub fn has(&self, mode: Mode) -> bool {
         match mode {

@@ -3,8 +3,8 @@
 //! ```text
 //!   acquire   GET_LOCK(name, 0), and the holder's row, in one round trip
 //!   wait      GET_LOCK(name, seconds): the server queues, and wakes the next
-//!   renew     any answer in the session
-//!   release   RELEASE_LOCK(name)
+//!   renew     the holder's row says that it believes for another lease
+//!   release   the row says that it does not, then RELEASE_LOCK(name), in one round trip
 //! ```
 //!
 //! How a session lives and dies, and why its holder is always the first to know, is in
@@ -21,7 +21,7 @@ use super::options::MysqlOptions;
 use super::schema::Made;
 use super::session::holders::Holders;
 use super::session::mysql::{MysqlSession, MysqlSessions, value};
-use super::session::{Native, SessionLocks, Taken, UNUSED};
+use super::session::{Attempt, Native, SessionLocks};
 use crate::backend::{Background, Capability, Claim, FencingToken, LockView, LossReason, Name};
 use crate::error::{Error, Result};
 use async_trait::async_trait;
@@ -48,8 +48,7 @@ pub(super) async fn open(
 ) -> Result<SessionLocks<GetLock>> {
     let holders = holders_of(&options.table);
     let definition = holders.definition();
-    let longest = options.session;
-    let sessions = MysqlSessions::new(connector, "get-lock", holders, definition, FREE, longest)?;
+    let sessions = MysqlSessions::new(connector, "get-lock", holders, definition, FREE, options)?;
     let locks = SessionLocks::new(GetLock { sessions }, options.sessions, background);
     locks.prepare().await?;
     Ok(locks)
@@ -79,7 +78,7 @@ impl Native for GetLock {
     const LOOK: Option<Duration> = Some(Duration::from_millis(500));
 
     fn capability(&self) -> Capability {
-        crate::recipes::MARIADB_GET_LOCK
+        crate::recipes::MARIADB_GET_LOCK.freed_on_disconnect(self.sessions.free_on_disconnect)
     }
 
     fn longest(&self) -> Duration {
@@ -95,9 +94,10 @@ impl Native for GetLock {
         session: &mut MysqlSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure> {
+    ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
+        let terms = self.sessions.terms(claim, lease);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
         let lock = lock_name(&id);
         // The server counts how often a session took a lock. When this is sent again because the
         // holder could not be written down, the session has it already.
@@ -105,7 +105,7 @@ impl Native for GetLock {
             "SELECT IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0)) \
              INTO @lockkeeper_won; {record}"
         );
-        self.sessions.take(session, &request).await
+        self.sessions.take(session, &request, lease).await
     }
 
     /// The answer is 1, 0, or null for an error. MySQL rounds the time to seconds.
@@ -132,24 +132,42 @@ impl Native for GetLock {
         session: &mut MysqlSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
+        let terms = self.sessions.terms(claim, lease);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
         let ours = format!("IS_USED_LOCK({}) <=> CONNECTION_ID()", lock_name(&id));
         let request = format!("SET @lockkeeper_won = ({ours}); {record}");
-        let taken = self.sessions.take(session, &request).await?;
-        taken.ok_or_else(|| Failure::Broken("the lock went as it came".into()))
+        match self.sessions.take(session, &request, lease).await? {
+            Attempt::Busy => Err(Failure::Broken("the lock went as it came".into())),
+            attempt => Ok(attempt),
+        }
     }
 
-    async fn keep(&self, session: &mut MysqlSession) -> Result<(), Failure> {
-        self.sessions.keep(session).await
+    async fn keep(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<(), Failure> {
+        self.sessions.keep(session, claim, lease).await
     }
 
     async fn free(&self, session: &mut MysqlSession, claim: &Claim) -> Result<bool, Failure> {
-        let (lock, unused) = (lock_name(&self.sessions.id(&claim.name)), UNUSED.as_secs());
-        let request = format!("SELECT RELEASE_LOCK({lock}); SET SESSION wait_timeout = {unused}");
+        let id = self.sessions.id(&claim.name);
+        let (erase, lock) = (self.sessions.holders.erase(&id, claim), lock_name(&id));
+        let request = format!("{erase}; SELECT RELEASE_LOCK({lock})");
         let answer = self.sessions.run(session, &request, self.sessions.timeout()).await?;
         Ok(value::<Option<i64>>(&answer, 0, 0).flatten() == Some(1))
+    }
+
+    async fn leave(&self, session: &mut MysqlSession, claim: &Claim) -> Result<(), Failure> {
+        let request = format!("SELECT RELEASE_LOCK({})", lock_name(&self.sessions.id(&claim.name)));
+        self.sessions.run(session, &request, self.sessions.timeout()).await.map(|_| ())
+    }
+
+    async fn forgive(&self, session: &mut MysqlSession, claim: &Claim) -> Result<(), Failure> {
+        self.sessions.forgive(session, claim).await
     }
 
     async fn why_gone(

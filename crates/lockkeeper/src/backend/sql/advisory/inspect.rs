@@ -41,7 +41,7 @@ pub(super) async fn break_hold(
     let statements = &core.statements;
     let key = core.key(name);
     let found = core.rows(session, &statements.break_hold, &[&key, &token, &reason]).await?;
-    for row in &found {
+    for row in found.iter().filter(|row| row.get::<_, bool>(1)) {
         core.rows(session, &statements.end, &[&row.get::<_, i32>(0)]).await?;
     }
     Ok(!found.is_empty())
@@ -53,7 +53,10 @@ fn add(view: &mut LockView, row: &Row) {
     let since = row.get::<_, Option<i64>>(7).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
     let since = Duration::from_millis(since);
     let pid: i32 = row.get(9);
-    if !row.get::<_, bool>(1) {
+    let owner = row.get::<_, Option<String>>(4);
+    // One that has the lock, and waits until a holder without a session has stopped believing.
+    let waits_out = owner.is_none() && !view.holders.is_empty();
+    if !row.get::<_, bool>(1) || waits_out {
         // Those who wait write nothing down.
         let mut waiter = WaiterView::new(Owner::from_id(format!("pid {pid}")), mode);
         waiter.identity = format!("PostgreSQL session {pid}");
@@ -61,7 +64,7 @@ fn add(view: &mut LockView, row: &Row) {
         view.waiters.push(waiter);
         return;
     }
-    let Some(owner) = row.get::<_, Option<String>>(4) else {
+    let Some(owner) = owner else {
         // A lock that was taken a moment ago, or by another program with our key.
         let mut holder = HolderView::new(Owner::from_id(format!("pid {pid}")), mode);
         holder.identity = format!("PostgreSQL session {pid}");
@@ -74,7 +77,7 @@ fn add(view: &mut LockView, row: &Row) {
     let token = row.get::<_, i64>(3);
     holder.token = u64::try_from(token).ok().and_then(FencingToken::new);
     holder.held_for = since;
-    // From its last renewal on, of which the server keeps no time.
+    // Of one with a session: it is kept for as long as it is renewed.
     let lease = u64::try_from(row.get::<_, i64>(8)).unwrap_or(0);
     holder.expires_in = Duration::from_millis(lease);
     view.holders.push(holder);

@@ -3,8 +3,8 @@
 //! ```text
 //!   acquire   pg_try_advisory_lock(key), and the holder's row, in one statement
 //!   wait      pg_advisory_lock(key): the server queues, and wakes the next
-//!   renew     any answer in the session
-//!   release   pg_advisory_unlock(key)
+//!   renew     the holder's row says that it believes for another lease
+//!   release   the row says that it does not, and pg_advisory_unlock(key), in one statement
 //! ```
 //!
 //! How a session lives and dies, and why its holder is always the first to know, is in
@@ -13,7 +13,7 @@
 //!
 //! | what if | then |
 //! |---|---|
-//! | the holder's row is gone | nothing: rows are for those who look, and the clock keeps tokens growing |
+//! | the holders' rows are lost in a crash | the mark of the server's life is lost with them, so it is a new life: [`servers`](super::session::servers). The clock keeps tokens growing |
 //! | two names have the same key | they keep each other out |
 
 mod inspect;
@@ -26,7 +26,7 @@ use super::keys;
 use super::options::PostgresOptions;
 use super::schema::Made;
 use super::session::postgres::{PostgresSession, PostgresSessions, millis};
-use super::session::{Native, SessionLocks, Taken};
+use super::session::{Attempt, Native, SessionLocks, Taken};
 use crate::backend::{
     Background, Capability, Claim, FencingToken, LockView, LossReason, Mode, Name,
 };
@@ -51,6 +51,8 @@ pub(super) struct Core {
     statements: Statements,
     /// What keeps the keys of two tables apart.
     space: String,
+    /// A lock whose session ended counts as given back.
+    free_on_disconnect: bool,
 }
 
 /// Its tables, for those who make them by hand.
@@ -65,8 +67,9 @@ pub(super) async fn open(
     background: &Background,
 ) -> Result<SessionLocks<Advisory>> {
     let tables = Tables::new(options.schema.as_deref(), &options.table);
-    let most = options.sessions;
+    let (most, free_on_disconnect) = (options.sessions, options.free_on_disconnect);
     let core = Core {
+        free_on_disconnect,
         statements: Statements::new(&tables),
         space: tables.locks.clone(),
         sessions: PostgresSessions::new(options, "advisory", tables.layout(), background)?,
@@ -90,27 +93,56 @@ impl Core {
         self.sessions.rows(session, statement, params).await
     }
 
-    /// Runs a statement that takes a lock and returns its token.
+    /// For how long a claim may be believed in after its session ended.
+    fn debt(&self, lease: Duration) -> i64 {
+        if self.free_on_disconnect { 0 } else { millis(lease) }
+    }
+
+    /// Runs a statement that takes a lock and answers with whether it did, and its token.
     async fn take(
         &self,
-        session: &PostgresSession,
+        session: &mut PostgresSession,
         statement: &Statement,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure> {
-        let (key, lease) = (self.key(&claim.name), millis(lease));
+    ) -> Result<Attempt, Failure> {
+        session.kept = Some(lease);
+        let (key, debt, lease) = (self.key(&claim.name), self.debt(lease), millis(lease));
         let (name, owner) = (claim.name.as_str(), claim.owner.id());
-        let (identity, note) = (&*claim.identity, &*claim.note);
-        let params: [&(dyn ToSql + Sync); 6] = [&key, &lease, &name, &owner, &identity, &note];
+        let (identity, note, id) = (&*claim.identity, &*claim.note, claim.id.to_string());
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&key, &lease, &name, &owner, &identity, &note, &id, &debt];
         let rows = self.rows(session, statement, &params).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let (token, pid): (i64, i32) = (row.get(0), row.get(1));
+        let row = rows.first().ok_or_else(|| Failure::Broken("an empty answer".into()))?;
+        let pid: i32 = row.get(2);
         if pid != session.pid {
             return Err(Failure::Pooled(format!("session {} became {pid}", session.pid)));
         }
-        let token = u64::try_from(token).ok().and_then(FencingToken::new);
-        let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
-        Ok(Some(Taken { token }))
+        match (row.get::<_, bool>(0), row.get::<_, Option<i64>>(1)) {
+            (false, _) => Ok(Attempt::Busy),
+            (true, Some(token)) => {
+                let token = u64::try_from(token).ok().and_then(FencingToken::new);
+                let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
+                Ok(Attempt::Taken(Taken { token }))
+            }
+            (true, None) => self.owed(session, claim).await.map(Attempt::Owed),
+        }
+    }
+
+    /// How long somebody may believe in a lock that this session has. Zero where the statement that
+    /// took it saw rows from before it did.
+    async fn owed(&self, session: &PostgresSession, claim: &Claim) -> Result<Duration, Failure> {
+        let (key, shared) = (self.key(&claim.name), shares(claim));
+        let rows = self.rows(session, &self.statements.owed, &[&key, &shared]).await?;
+        let debts = rows.iter().filter_map(|row| u64::try_from(row.get::<_, i64>(0)).ok());
+        if let Some(longest) = debts.max() {
+            // The part of a millisecond that was cut off.
+            return Ok(Duration::from_millis(longest + 1));
+        }
+        if !shared {
+            self.rows(session, &self.statements.sweep, &[&key]).await?;
+        }
+        Ok(Duration::ZERO)
     }
 }
 
@@ -121,7 +153,7 @@ impl Native for Advisory {
     const LOOK: Option<Duration> = None;
 
     fn capability(&self) -> Capability {
-        crate::recipes::POSTGRES_ADVISORY
+        crate::recipes::POSTGRES_ADVISORY.freed_on_disconnect(self.core.free_on_disconnect)
     }
 
     fn longest(&self) -> Duration {
@@ -129,8 +161,9 @@ impl Native for Advisory {
     }
 
     async fn open(&self) -> Result<PostgresSession> {
-        let Statements { try_take, wait, record, free, limit_wait, .. } = &self.core.statements;
-        self.core.sessions.connect(&[try_take, wait, record, free, limit_wait]).await
+        let Statements { try_take, wait, record, free, keep, limit_wait, .. } =
+            &self.core.statements;
+        self.core.sessions.connect(&[try_take, wait, record, free, keep, limit_wait]).await
     }
 
     async fn try_take(
@@ -138,7 +171,7 @@ impl Native for Advisory {
         session: &mut PostgresSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure> {
+    ) -> Result<Attempt, Failure> {
         let statements = &self.core.statements;
         let statement = if shares(claim) { &statements.try_share } else { &statements.try_take };
         self.core.take(session, statement, claim, lease).await
@@ -178,22 +211,40 @@ impl Native for Advisory {
         session: &mut PostgresSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Attempt, Failure> {
         let statements = &self.core.statements;
         let statement = if shares(claim) { &statements.record_shared } else { &statements.record };
-        let taken = self.core.take(session, statement, claim, lease).await?;
-        taken.ok_or_else(|| Failure::Broken("no row was written".into()))
+        self.core.take(session, statement, claim, lease).await
     }
 
-    async fn keep(&self, session: &mut PostgresSession) -> Result<(), Failure> {
-        self.core.sessions.keep(session).await
+    async fn keep(
+        &self,
+        session: &mut PostgresSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<(), Failure> {
+        let core = &self.core;
+        let (key, id, debt) = (core.key(&claim.name), claim.id.to_string(), core.debt(lease));
+        let rows = core.rows(session, &core.statements.keep, &[&key, &id, &debt]).await?;
+        session.is_ours(&rows)
     }
 
     async fn free(&self, session: &mut PostgresSession, claim: &Claim) -> Result<bool, Failure> {
         let statements = &self.core.statements;
         let statement = if shares(claim) { &statements.free_shared } else { &statements.free };
         let rows = self.core.rows(session, statement, &[&self.core.key(&claim.name)]).await?;
+        session.kept = None;
         Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+
+    async fn leave(&self, session: &mut PostgresSession, _: &Claim) -> Result<(), Failure> {
+        self.core.rows(session, &self.core.statements.free_all, &[]).await.map(|_| ())
+    }
+
+    async fn forgive(&self, session: &mut PostgresSession, claim: &Claim) -> Result<(), Failure> {
+        let (key, id) = (self.core.key(&claim.name), claim.id.to_string());
+        let forgive = &self.core.statements.forgive;
+        self.core.rows(session, forgive, &[&key, &id]).await.map(|_| ())
     }
 
     async fn why_gone(

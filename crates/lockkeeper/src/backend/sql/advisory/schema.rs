@@ -5,8 +5,9 @@
 //! | `…_advisory` | each name (`seat` 0: its counter, and who has it exclusively) and each session that shares one (`seat` = its pid) | not over a crash: unlogged, so that writing it waits for no disk |
 //! | `…_advisory_life` | each life of the server, see [`servers`](super::super::session::servers) | over crashes, and on standbys |
 //!
-//! No row says that a lock is held: the server's own list of locks does. A row says who, for those
-//! who ask, and counts.
+//! No row says that a lock is held: the server's own list of locks does. A row says who, counts, and
+//! says until when its holder may believe in a lock that it did not give back. One row more, the mark
+//! of the server's life, tells that the others were not lost in a crash.
 
 use super::super::session::postgres::Layout;
 
@@ -34,7 +35,8 @@ impl Tables {
                key bigint NOT NULL, seat integer NOT NULL, pid integer NOT NULL, \
                name text COLLATE \"C\" NOT NULL, token bigint NOT NULL, owner text NOT NULL, \
                identity text NOT NULL, note text NOT NULL, since timestamptz NOT NULL, \
-               lease_ms bigint NOT NULL, broken text, broken_token bigint, \
+               lease_ms bigint NOT NULL, claim text NOT NULL, believed timestamptz NOT NULL, \
+               broken text, broken_token bigint, \
                PRIMARY KEY (key, seat)) WITH (fillfactor = 50);\n\
              CREATE TABLE IF NOT EXISTS {lives} (\
                id text PRIMARY KEY, line text NOT NULL, began timestamptz NOT NULL, \
@@ -44,8 +46,15 @@ impl Tables {
 
     /// What a new session must know of them.
     pub(super) fn layout(&self) -> Layout {
+        let locks = &self.locks;
         Layout {
             lives: self.lives.clone(),
+            mark: format!(
+                "INSERT INTO {locks} (key, seat, pid, name, token, owner, identity, note, since, \
+                   lease_ms, claim, believed) \
+                 VALUES (0, -1, 0, '', 0, '', '', '', clock_timestamp(), 0, $1, '-infinity') \
+                 ON CONFLICT (key, seat) DO UPDATE SET name = '' RETURNING claim"
+            ),
             all: vec![self.locks.clone(), self.lives.clone()],
             definition: self.definition(),
         }

@@ -19,6 +19,10 @@ pub(super) struct Statements {
     pub(super) free: Statement,
     pub(super) free_shared: Statement,
     pub(super) free_all: Statement,
+    pub(super) owed: Statement,
+    pub(super) sweep: Statement,
+    pub(super) keep: Statement,
+    pub(super) forgive: Statement,
     pub(super) broken: Statement,
     pub(super) show: Statement,
     pub(super) break_hold: Statement,
@@ -33,61 +37,90 @@ impl Statements {
     pub(super) fn new(tables: &Tables) -> Self {
         let locks = &tables.locks;
         let unused = UNUSED.as_millis();
-        // key, lease in ms, name, owner, identity, note
-        let claim = [Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT];
+        // key, lease in ms, name, owner, identity, note, claim, debt in ms
+        let claim = [
+            Type::INT8,
+            Type::INT8,
+            Type::TEXT,
+            Type::TEXT,
+            Type::TEXT,
+            Type::TEXT,
+            Type::TEXT,
+            Type::INT8,
+        ];
         let lease = "set_config('idle_session_timeout', $2::text, false)";
-        // Counts the grant, and writes the exclusive holder down in the same row.
-        let count = |from: &str| {
-            format!(
-                "INSERT INTO {locks} AS l \
-                   (key, seat, pid, name, token, owner, identity, note, since, lease_ms) \
-                 SELECT $1, 0, pg_backend_pid(), $3, {CLOCK}, $4, $5, $6, clock_timestamp(), $2 {from} \
-                 ON CONFLICT (key, seat) DO UPDATE SET pid = excluded.pid, name = excluded.name, \
-                   token = greatest(l.token + 1, {CLOCK}), owner = excluded.owner, \
-                   identity = excluded.identity, note = excluded.note, since = excluded.since, \
-                   lease_ms = excluded.lease_ms \
-                 RETURNING token, pid"
-            )
-        };
-        // Counts the grant, and writes the one of several holders down in a row of its own.
-        let count_shared = |from: &str| {
-            format!(
-                "counted AS (INSERT INTO {locks} AS l \
-                   (key, seat, pid, name, token, owner, identity, note, since, lease_ms) \
-                 SELECT $1, 0, 0, $3, {CLOCK}, '', '', '', clock_timestamp(), 0 {from} \
-                 ON CONFLICT (key, seat) DO UPDATE SET token = greatest(l.token + 1, {CLOCK}), \
-                   name = excluded.name \
-                 RETURNING token) \
-                 INSERT INTO {locks} AS l \
-                   (key, seat, pid, name, token, owner, identity, note, since, lease_ms) \
-                 SELECT $1, pg_backend_pid(), pg_backend_pid(), $3, token, $4, $5, $6, \
-                   clock_timestamp(), $2 FROM counted \
-                 ON CONFLICT (key, seat) DO UPDATE SET name = excluded.name, \
-                   token = excluded.token, owner = excluded.owner, identity = excluded.identity, \
-                   note = excluded.note, since = excluded.since, lease_ms = excluded.lease_ms \
-                 RETURNING token, pid"
-            )
-        };
-        // Evaluated once, before what reads it.
+        // Takes the lock by `call`, if it is not this session's already, and sets the session's
+        // lease. Evaluated once, before what reads it.
         let won = |call: &str| {
-            format!("won AS MATERIALIZED (SELECT {call}($1) AS won, {lease} AS lease)")
+            format!("WITH won AS MATERIALIZED (SELECT {call} AS won, {lease} AS lease)")
+        };
+        // Until when the holder may believe. Counted when the row is written, so after the moment
+        // that the holder counts from.
+        let believed = "clock_timestamp() + $8 * interval '1 ms'";
+        let columns = "(key, seat, pid, name, token, owner, identity, note, since, lease_ms, \
+             claim, believed)";
+        let written = "pid = excluded.pid, name = excluded.name, owner = excluded.owner, \
+             identity = excluded.identity, note = excluded.note, since = excluded.since, \
+             lease_ms = excluded.lease_ms, claim = excluded.claim, believed = excluded.believed";
+        // True of the row of a holder that gave back, or has stopped believing, or is this claim.
+        let paid = "(l.believed <= clock_timestamp() OR l.claim = $7)";
+        let answer = "SELECT won.won, counted.token, pg_backend_pid() \
+             FROM won LEFT JOIN counted ON true";
+        // Counts the grant, and writes the exclusive holder down in the same row, unless somebody
+        // may still believe. Those who shared the lock have rows of their own, which are read as they
+        // were when the statement began, before it took the lock. Each of them counted, so another
+        // count now means that somebody came in between: then it is not written, and asked again.
+        let count = |call: &str| {
+            format!(
+                "{}, counted AS (INSERT INTO {locks} AS l {columns} \
+                 SELECT $1, 0, pg_backend_pid(), $3, {CLOCK}, $4, $5, $6, clock_timestamp(), $2, \
+                   $7, {believed} FROM won \
+                 WHERE won.won AND NOT EXISTS (SELECT FROM {locks} s WHERE s.key = $1 \
+                   AND s.seat > 0 AND s.believed > clock_timestamp()) \
+                 ON CONFLICT (key, seat) DO UPDATE SET \
+                   token = greatest(l.token + 1, {CLOCK}), {written} WHERE {paid} \
+                   AND l.token IS NOT DISTINCT FROM \
+                     (SELECT s.token FROM {locks} s WHERE s.key = $1 AND s.seat = 0) \
+                 RETURNING token) {answer}",
+                won(call)
+            )
+        };
+        // Counts the grant, and writes the one of several holders down in a row of its own, unless
+        // an exclusive holder may still believe.
+        let count_shared = |call: &str| {
+            format!(
+                "{}, next AS (INSERT INTO {locks} AS l {columns} \
+                 SELECT $1, 0, 0, $3, {CLOCK}, '', '', '', clock_timestamp(), 0, '', '-infinity' \
+                 FROM won WHERE won.won \
+                 ON CONFLICT (key, seat) DO UPDATE SET token = greatest(l.token + 1, {CLOCK}), \
+                   name = excluded.name WHERE l.believed <= clock_timestamp() \
+                 RETURNING token), \
+                 counted AS (INSERT INTO {locks} AS l {columns} \
+                 SELECT $1, pg_backend_pid(), pg_backend_pid(), $3, token, $4, $5, $6, \
+                   clock_timestamp(), $2, $7, {believed} FROM next \
+                 ON CONFLICT (key, seat) DO UPDATE SET token = excluded.token, {written} \
+                 RETURNING token) {answer}",
+                won(call)
+            )
         };
         let lock_of = "k.locktype = 'advisory' AND k.objsubid = 1 AND k.database = \
              (SELECT oid FROM pg_database WHERE datname = current_database())";
         let number = "((k.classid::bigint << 32) | k.objid::bigint)";
+        // Erases the debt before the lock is free: the count makes the update come first. Who takes
+        // the lock then waits for the row until this is committed.
+        let free = |done: &str, call: &str| {
+            format!(
+                "WITH done AS ({done} RETURNING 1) SELECT {call}($1), \
+                   set_config('idle_session_timeout', '{unused}', false) \
+                 FROM (SELECT count(*) FROM done) AS d"
+            )
+        };
+        let ours = "key = $1 AND pid = pg_backend_pid()";
         Self {
-            try_take: statement(
-                "try_take",
-                format!("WITH {} {}", won("pg_try_advisory_lock"), count("FROM won WHERE won.won")),
-                &claim,
-            ),
+            try_take: statement("try_take", count("pg_try_advisory_lock($1)"), &claim),
             try_share: statement(
                 "try_share",
-                format!(
-                    "WITH {}, {}",
-                    won("pg_try_advisory_lock_shared"),
-                    count_shared("FROM won WHERE won.won")
-                ),
+                count_shared("pg_try_advisory_lock_shared($1)"),
                 &claim,
             ),
             limit_wait: statement(
@@ -101,32 +134,58 @@ impl Statements {
                 "SELECT pg_advisory_lock_shared($1)".into(),
                 &[Type::INT8],
             ),
-            record: statement(
-                "record",
-                format!("WITH won AS MATERIALIZED (SELECT {lease} AS lease) {}", count("FROM won")),
-                &claim,
-            ),
-            record_shared: statement(
-                "record_shared",
+            record: statement("record", count("true"), &claim),
+            record_shared: statement("record_shared", count_shared("true"), &claim),
+            // How long those may believe whom a new holder has to wait for. Waits for the row of one
+            // that gives back at this moment. A debt is never longer than its lease: it would be
+            // after a clock that went back.
+            owed: statement(
+                "owed",
                 format!(
-                    "WITH won AS MATERIALIZED (SELECT {lease} AS lease), {}",
-                    count_shared("FROM won")
+                    "UPDATE {locks} SET believed = least(believed, \
+                       clock_timestamp() + lease_ms * interval '1 ms') \
+                     WHERE key = $1 AND (seat = 0 OR NOT $2) AND believed > clock_timestamp() \
+                     RETURNING (extract(epoch FROM believed - clock_timestamp()) * 1000)::bigint"
                 ),
-                &claim,
+                &[Type::INT8, Type::BOOL],
+            ),
+            // Forgets those who shared the lock and never gave back, after they have stopped
+            // believing.
+            sweep: statement(
+                "sweep",
+                format!(
+                    "DELETE FROM {locks} WHERE key = $1 AND seat > 0 \
+                       AND believed <= clock_timestamp()"
+                ),
+                &[Type::INT8],
+            ),
+            keep: statement(
+                "keep_claim",
+                format!(
+                    "WITH kept AS (UPDATE {locks} SET believed = \
+                       clock_timestamp() + $3 * interval '1 ms' WHERE {ours} AND claim = $2 \
+                       AND broken_token IS DISTINCT FROM token) SELECT pg_backend_pid()"
+                ),
+                &[Type::INT8, Type::TEXT, Type::INT8],
+            ),
+            forgive: statement(
+                "forgive",
+                format!("UPDATE {locks} SET believed = '-infinity' WHERE key = $1 AND claim = $2"),
+                &[Type::INT8, Type::TEXT],
             ),
             free: statement(
                 "free",
-                format!(
-                    "SELECT pg_advisory_unlock($1), \
-                       set_config('idle_session_timeout', '{unused}', false)"
+                free(
+                    &format!("UPDATE {locks} SET believed = '-infinity' WHERE {ours} AND seat = 0"),
+                    "pg_advisory_unlock",
                 ),
                 &[Type::INT8],
             ),
             free_shared: statement(
                 "free_shared",
-                format!(
-                    "SELECT pg_advisory_unlock_shared($1), \
-                       set_config('idle_session_timeout', '{unused}', false)"
+                free(
+                    &format!("DELETE FROM {locks} WHERE {ours} AND seat > 0"),
+                    "pg_advisory_unlock_shared",
                 ),
                 &[Type::INT8],
             ),
@@ -136,34 +195,53 @@ impl Statements {
                 format!("SELECT broken FROM {locks} WHERE key = $1 AND broken_token = $2"),
                 &[Type::INT8, Type::INT8],
             ),
+            // Whom the server's list of locks names, and before them those who are in it no more and
+            // may believe.
             show: statement(
                 "show",
                 format!(
-                    "SELECT l.name, k.granted, k.mode = 'ExclusiveLock', h.token, h.owner, \
+                    "SELECT name, granted, alone, token, owner, identity, note, since, lease_ms, \
+                       pid, gone FROM ( \
+                     SELECT l.name, k.granted, k.mode = 'ExclusiveLock' AS alone, h.token, h.owner, \
                        h.identity, h.note, \
                        (extract(epoch FROM clock_timestamp() - coalesce(h.since, k.waitstart)) \
-                         * 1000)::bigint, h.lease_ms, k.pid \
+                         * 1000)::bigint AS since, h.lease_ms, k.pid, false AS gone \
                      FROM {locks} l \
                      JOIN pg_locks k ON {lock_of} AND {number} = l.key \
                      LEFT JOIN {locks} h ON k.granted AND h.key = l.key AND h.pid = k.pid AND \
                        (h.seat = 0) = (k.mode = 'ExclusiveLock') \
-                     WHERE l.seat = 0 AND starts_with(l.name, $1) AND (NOT $2 OR l.name = $1) \
-                     ORDER BY l.name, k.granted DESC, h.token, k.waitstart"
+                       AND h.believed > '-infinity' \
+                     WHERE l.seat = 0 \
+                     UNION ALL \
+                     SELECT h.name, true, h.seat = 0, h.token, h.owner, h.identity, h.note, \
+                       (extract(epoch FROM clock_timestamp() - h.since) * 1000)::bigint, \
+                       (extract(epoch FROM h.believed - clock_timestamp()) * 1000)::bigint, \
+                       h.pid, true \
+                     FROM {locks} h WHERE h.believed > clock_timestamp() AND NOT EXISTS ( \
+                       SELECT FROM pg_locks k WHERE {lock_of} AND {number} = h.key \
+                         AND k.granted AND k.pid = h.pid) \
+                     ) AS v WHERE starts_with(name, $1) AND (NOT $2 OR name = $1) \
+                     ORDER BY name, gone DESC, granted DESC, token, since DESC"
                 ),
                 &[Type::TEXT, Type::BOOL],
             ),
-            // The reason is there before the session ends. Between the look at the list of locks
-            // and the end of the session, its holder may have given back and taken another lock in
-            // it; then that one is lost, and its holder told so.
+            // The reason is there before the session ends, and so is the end of the debt: who breaks
+            // a hold wants the lock to be free. Between the look at the list of locks and the end of
+            // the session, its holder may have given back and taken another lock in it; then that one
+            // is lost, and its holder told so.
             break_hold: statement(
                 "break_hold",
                 format!(
-                    "WITH found AS (UPDATE {locks} l SET broken = $3, broken_token = l.token \
-                       FROM pg_locks k WHERE l.key = $1 AND l.token = $2 AND l.pid <> 0 \
-                         AND {lock_of} AND {number} = l.key AND k.granted AND k.pid = l.pid \
-                         AND (l.seat = 0) = (k.mode = 'ExclusiveLock') \
+                    "WITH locked AS MATERIALIZED (SELECT k.pid, k.mode FROM pg_locks k \
+                       WHERE {lock_of} AND {number} = $1 AND k.granted), \
+                     found AS (UPDATE {locks} l SET broken = $3, broken_token = l.token, \
+                         believed = '-infinity' \
+                       WHERE l.key = $1 AND l.token = $2 AND l.pid <> 0 \
+                         AND (l.believed > clock_timestamp() OR EXISTS (SELECT FROM locked k \
+                           WHERE k.pid = l.pid AND (l.seat = 0) = (k.mode = 'ExclusiveLock'))) \
                        RETURNING l.pid) \
-                     SELECT pid FROM found"
+                     SELECT found.pid, EXISTS (SELECT FROM locked k WHERE k.pid = found.pid) \
+                     FROM found"
                 ),
                 &[Type::INT8, Type::INT8, Type::TEXT],
             ),

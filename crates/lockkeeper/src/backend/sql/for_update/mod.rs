@@ -3,8 +3,8 @@
 //! ```text
 //!   acquire   BEGIN; SELECT … WHERE <primary key> FOR UPDATE NOWAIT; then the holder's row
 //!   wait      the same without NOWAIT: the server queues, and wakes the next
-//!   renew     any answer in the session
-//!   release   COMMIT
+//!   renew     the holder's row says that it believes for another lease
+//!   release   the row says that it does not, and COMMIT
 //! ```
 //!
 //! How a session lives and dies, and why its holder is always the first to know, is in
@@ -32,6 +32,11 @@ pub(super) mod postgres;
 fn rows_of(schema: Option<&str>, table: &str) -> String {
     let schema = schema.map(|schema| format!("{schema}.")).unwrap_or_default();
     format!("{schema}{table}_for_update")
+}
+
+/// The table of those who have them locked.
+fn holders_of(rows: &str) -> String {
+    format!("{rows}_holder")
 }
 
 /// What makes it: one column, which is the primary key, and no data.

@@ -6,7 +6,7 @@ use super::super::options::MysqlOptions;
 use super::super::schema::Made;
 use super::super::session::holders::Holders;
 use super::super::session::mysql::{MysqlSession, MysqlSessions, value};
-use super::super::session::{Native, SessionLocks, Taken, UNUSED};
+use super::super::session::{Attempt, Native, SessionLocks};
 use crate::backend::{
     Background, Capability, Claim, FencingToken, LockView, LossReason, Moment, Name,
 };
@@ -40,8 +40,7 @@ pub(in crate::backend::sql) async fn open(
     let rows = super::rows_of(None, &options.table);
     let holders = holders_of(&rows);
     let definition = definition(&rows, &holders);
-    let longest = options.session;
-    let sessions = MysqlSessions::new(connector, "for-update", holders, definition, FREE, longest)?;
+    let sessions = MysqlSessions::new(connector, "for-update", holders, definition, FREE, options)?;
     let locks = SessionLocks::new(ForUpdate { sessions, rows }, options.sessions, background);
     locks.prepare().await?;
     Ok(locks)
@@ -56,7 +55,7 @@ pub(in crate::backend::sql) fn made(table: &str) -> Made {
 }
 
 fn holders_of(rows: &str) -> Holders {
-    Holders { locks: format!("{rows}_holder"), lives: format!("{rows}_life") }
+    Holders { locks: super::holders_of(rows), lives: format!("{rows}_life") }
 }
 
 /// What makes the three tables.
@@ -141,7 +140,7 @@ impl Native for ForUpdate {
     const LOOK: Option<Duration> = Some(Duration::from_millis(500));
 
     fn capability(&self) -> Capability {
-        crate::recipes::MARIADB_FOR_UPDATE
+        crate::recipes::MARIADB_FOR_UPDATE.freed_on_disconnect(self.sessions.free_on_disconnect)
     }
 
     fn longest(&self) -> Duration {
@@ -157,21 +156,22 @@ impl Native for ForUpdate {
         session: &mut MysqlSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure> {
+    ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
+        let terms = self.sessions.terms(claim, lease);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
         let request = format!("{}; {record}", self.lock_row(claim, " NOWAIT"));
         for _ in 0..2 {
-            match self.sessions.take(session, &request).await {
-                Ok(Some(taken)) => return Ok(Some(taken)),
-                Ok(None) => {
+            match self.sessions.take(session, &request, lease).await {
+                // There is no such row.
+                Ok(Attempt::Busy) => {
                     if !self.make(session, claim).await? {
-                        return Ok(None);
+                        return Ok(Attempt::Busy);
                     }
                 }
                 // Another has it, or a deadlock was found: either way it is not ours.
-                Err(Failure::Conflict(_)) => return Ok(None),
-                Err(failure) => return Err(failure),
+                Err(Failure::Conflict(_)) => return Ok(Attempt::Busy),
+                attempt => return attempt,
             }
         }
         Err(went(&self.rows))
@@ -203,28 +203,40 @@ impl Native for ForUpdate {
         session: &mut MysqlSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, claim, lease);
-        let taken = self.sessions.take(session, &record).await?;
-        taken.ok_or_else(|| went(&self.rows))
+        let terms = self.sessions.terms(claim, lease);
+        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
+        match self.sessions.take(session, &record, lease).await? {
+            Attempt::Busy => Err(went(&self.rows)),
+            attempt => Ok(attempt),
+        }
     }
 
-    async fn keep(&self, session: &mut MysqlSession) -> Result<(), Failure> {
-        self.sessions.keep(session).await
+    async fn keep(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<(), Failure> {
+        self.sessions.keep(session, claim, lease).await
     }
 
     /// The session is there, and with it the transaction, unless this fails. The row of the holder
     /// says first that it is no longer held: it is not undone with the transaction.
     async fn free(&self, session: &mut MysqlSession, claim: &Claim) -> Result<bool, Failure> {
-        let (holders, id) = (&self.sessions.holders.locks, bytes(&self.sessions.id(&claim.name)));
-        let request = format!(
-            "UPDATE {holders} SET session = 0 WHERE id = {id} AND session = CONNECTION_ID(); \
-             COMMIT; SET SESSION wait_timeout = {}",
-            UNUSED.as_secs()
-        );
+        let erase = self.sessions.holders.erase(&self.sessions.id(&claim.name), claim);
+        let request = format!("{erase}; COMMIT");
         self.sessions.run(session, &request, self.sessions.timeout()).await?;
         Ok(true)
+    }
+
+    async fn leave(&self, session: &mut MysqlSession, _: &Claim) -> Result<(), Failure> {
+        self.sessions.run(session, "ROLLBACK", self.sessions.timeout()).await.map(|_| ())
+    }
+
+    async fn forgive(&self, session: &mut MysqlSession, claim: &Claim) -> Result<(), Failure> {
+        self.sessions.forgive(session, claim).await
     }
 
     async fn why_gone(

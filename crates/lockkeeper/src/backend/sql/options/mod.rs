@@ -20,8 +20,17 @@ use crate::error::Result;
 use std::time::Duration;
 
 /// The options of both, beside those for TLS.
-pub(super) const KNOWN: &[&str] =
-    &["recipe", "table", "timeout", "connections", "socket", "keepalive", "session", "sessions"];
+pub(super) const KNOWN: &[&str] = &[
+    "recipe",
+    "table",
+    "timeout",
+    "connections",
+    "socket",
+    "keepalive",
+    "session",
+    "sessions",
+    "free_on_disconnect",
+];
 
 /// The recipe of a URL that names none.
 pub(super) const RECIPE: &str = "table";
@@ -92,6 +101,7 @@ pub(super) struct Common {
     pub(super) connections: usize,
     pub(super) session: Duration,
     pub(super) sessions: usize,
+    pub(super) free_on_disconnect: bool,
     pub(super) keepalive: Duration,
     pub(super) tls: Option<TlsOptions>,
 }
@@ -124,6 +134,7 @@ impl Common {
             connections,
             session: address.span("session")?.unwrap_or(SESSION),
             sessions,
+            free_on_disconnect: address.flag("free_on_disconnect")?,
             keepalive: address.span("keepalive")?.unwrap_or(KEEPALIVE),
             tls: TlsOptions::read(address, address.flag("tls")?)?,
         })

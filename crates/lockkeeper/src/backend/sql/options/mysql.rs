@@ -51,6 +51,11 @@ pub struct MysqlOptions {
     /// Such recipes: how many sessions there are at most; then a claim is refused with
     /// [`Exhausted`](crate::ErrorKind::Exhausted).
     pub sessions: usize,
+    /// Such recipes: whether a session that ended frees its lock at once. Else the next one waits
+    /// until the lease of a holder that did not give back is over, since that holder may be alive
+    /// behind a connection that was cut, and believe. With this, two may hold until it hears of the
+    /// end, and [`Capability::sound`](crate::backend::Capability::sound) is false.
+    pub free_on_disconnect: bool,
     /// How to encrypt; plain where there is none.
     pub tls: Option<TlsOptions>,
     /// How long a claim that waits puts up with a store that does not answer.
@@ -88,6 +93,7 @@ impl MysqlOptions {
             connections: CONNECTIONS,
             session: SESSION,
             sessions: SESSIONS,
+            free_on_disconnect: false,
             tls: None,
             outage: OUTAGE,
             shown,
@@ -123,6 +129,7 @@ impl MysqlOptions {
             connections: common.connections,
             session: common.session,
             sessions: common.sessions,
+            free_on_disconnect: common.free_on_disconnect,
             tls: common.tls,
             ..Self::with(driver, address.to_string())
         })

@@ -51,6 +51,11 @@ pub struct PostgresOptions {
     /// Such recipes: how many sessions there are at most; then a claim is refused with
     /// [`Exhausted`](crate::ErrorKind::Exhausted).
     pub sessions: usize,
+    /// Such recipes: whether a session that ended frees its lock at once. Else the next one waits
+    /// until the lease of a holder that did not give back is over, since that holder may be alive
+    /// behind a connection that was cut, and believe. With this, two may hold until it hears of the
+    /// end, and [`Capability::sound`](crate::backend::Capability::sound) is false.
+    pub free_on_disconnect: bool,
     /// Whether a pooler such as pgbouncer is in between that gives each transaction whichever
     /// connection is free. Then no statement is prepared and waiters poll. A pooler that refuses
     /// what a server takes is noticed without this.
@@ -84,6 +89,7 @@ impl PostgresOptions {
             connections: CONNECTIONS,
             session: SESSION,
             sessions: SESSIONS,
+            free_on_disconnect: false,
             pooler: false,
             tls: None,
             outage: OUTAGE,
@@ -123,6 +129,7 @@ impl PostgresOptions {
             connections: common.connections,
             session: common.session,
             sessions: common.sessions,
+            free_on_disconnect: common.free_on_disconnect,
             pooler: address.flag("pooler")?,
             tls: common.tls,
             outage: OUTAGE,

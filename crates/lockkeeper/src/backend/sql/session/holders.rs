@@ -6,16 +6,25 @@
 //! | holders | each name: its counter, and who has it; and one for the life of the server | in memory, so that writing it waits for no disk, and is not undone with a transaction |
 //! | lives | each life of the server, see [`servers`](super::servers) | over restarts |
 //!
-//! No row says that a lock is held: the server does. A row says who, for those who ask, and counts.
+//! No row says that a lock is held: the server does. A row says who, counts, and says until when its
+//! holder may believe in a lock that it did not give back (`believed`, 0 once it gave back).
 
 use super::super::client::{bytes, text};
-use super::UNUSED;
 use crate::backend::Claim;
 use std::time::Duration;
 
-/// Microseconds since 1970, by the server's clock.
+/// Microseconds since 1970, by the server's clock, when the statement began: every part of a statement
+/// reads the same time. UTC, whatever the time zone of the session is.
 pub(in crate::backend::sql) const CLOCK: &str =
-    "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS UNSIGNED)";
+    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// What is written down of a grant.
+pub(in crate::backend::sql) struct Terms<'a> {
+    pub(in crate::backend::sql) claim: &'a Claim,
+    pub(in crate::backend::sql) lease: Duration,
+    /// For how long the holder may believe after its session ended.
+    pub(in crate::backend::sql) debt: Duration,
+}
 
 /// The names of the two tables.
 #[derive(Debug, Clone)]
@@ -35,6 +44,7 @@ impl Holders {
                token BIGINT UNSIGNED NOT NULL, session BIGINT UNSIGNED NOT NULL, \
                owner VARBINARY(250) NOT NULL, identity VARBINARY(250) NOT NULL, \
                note VARBINARY(1000) NOT NULL, since BIGINT NOT NULL, lease_ms BIGINT NOT NULL, \
+               claim BINARY(32) NOT NULL, believed BIGINT NOT NULL, \
                broken VARBINARY(250), broken_token BIGINT UNSIGNED) ENGINE = MEMORY;\n\
              CREATE TABLE IF NOT EXISTS {lives} (\
                id VARBINARY(40) PRIMARY KEY, began BIGINT NOT NULL, \
@@ -48,8 +58,8 @@ impl Holders {
         let (locks, none) = (&self.locks, bytes(&[0; 16]));
         format!(
             "INSERT IGNORE INTO {locks} \
-               (id, name, token, session, owner, identity, note, since, lease_ms) \
-             VALUES ({none}, 'the life of the server', 0, 0, {}, '', '', {}, 0); \
+               (id, name, token, session, owner, identity, note, since, lease_ms, claim, believed) \
+             VALUES ({none}, 'the life of the server', 0, 0, {}, '', '', {}, 0, '', 0); \
              SELECT owner FROM {locks} WHERE id = {none}",
             text(mark),
             // Never cleaned away.
@@ -61,7 +71,7 @@ impl Holders {
     /// ago it was met first and the longest lease of other lives.
     pub(super) fn enter_life(&self, life: &str, lease: Duration) -> String {
         let (lives, life, lease) = (&self.lives, text(life), lease.as_millis());
-        let now = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS SIGNED)";
+        let now = format!("{CLOCK} DIV 1000");
         format!(
             "INSERT INTO {lives} (id, began, lease_ms) VALUES ({life}, {now}, {lease}) \
                ON DUPLICATE KEY UPDATE lease_ms = GREATEST(lease_ms, {lease}); \
@@ -70,34 +80,78 @@ impl Holders {
         )
     }
 
-    /// Counts the grant and writes its holder down, if `won` is 1; answers with `won`, the session
-    /// and the token. The row is nobody else's while the lock is ours.
+    /// Counts the grant and writes its holder down, if `won` is 1 and no earlier holder may believe;
+    /// answers with `won`, the session, the token, whether it was written, and for how many
+    /// milliseconds the earlier holder may believe. The row is nobody else's while the lock is ours.
+    ///
+    /// The server assigns from left to right, and later assignments see what the earlier ones wrote:
+    /// `believed`, on which all depend, is the last.
     pub(in crate::backend::sql) fn record_if(
         &self,
         won: &str,
         id: &[u8; 16],
-        claim: &Claim,
-        lease: Duration,
+        grant: &Terms<'_>,
     ) -> String {
         let locks = &self.locks;
+        let Terms { claim, lease, debt } = grant;
         let id = bytes(id);
         let name = bytes(claim.name.as_str().as_bytes());
         let [owner, identity] =
             [claim.owner.id(), &claim.identity].map(|text| bytes(cut(text, 250).as_bytes()));
         let note = bytes(cut(&claim.note, 1000).as_bytes());
-        let (millis, seconds) = (lease.as_millis(), whole_seconds(lease));
-        let unused = UNUSED.as_secs();
+        let (millis, debt) = (lease.as_millis(), debt.as_micros());
+        let ours = claim_of(claim);
+        // Of a row whose holder did not give back and may believe. To write the same claim down
+        // twice does no harm.
+        let owed = format!("believed > {CLOCK} AND claim <> {ours}");
+        let unless =
+            |column: &str, value: &str| format!("{column} = IF({owed}, {column}, {value})");
+        let set = [
+            unless("token", &format!("GREATEST(token + 1, {CLOCK})")),
+            unless("name", &name),
+            unless("session", "CONNECTION_ID()"),
+            unless("owner", &owner),
+            unless("identity", &identity),
+            unless("note", &note),
+            unless("since", CLOCK),
+            unless("lease_ms", &millis.to_string()),
+            // Before `claim` is ours: a debt stays with its claim.
+            format!("believed = IF({owed}, believed, {CLOCK} + {debt})"),
+            format!("claim = IF(session = CONNECTION_ID(), {ours}, claim)"),
+        ];
         format!(
-            "SET SESSION wait_timeout = IF({won} = 1, {seconds}, {unused}); \
-             INSERT INTO {locks} \
-               (id, name, token, session, owner, identity, note, since, lease_ms) \
+            "INSERT INTO {locks} \
+               (id, name, token, session, owner, identity, note, since, lease_ms, claim, believed) \
              SELECT {id}, {name}, {CLOCK}, CONNECTION_ID(), {owner}, {identity}, {note}, {CLOCK}, \
-               {millis} FROM DUAL WHERE {won} = 1 \
-             ON DUPLICATE KEY UPDATE token = GREATEST(token + 1, {CLOCK}), name = {name}, \
-               session = CONNECTION_ID(), owner = {owner}, identity = {identity}, note = {note}, \
-               since = {CLOCK}, lease_ms = {millis}; \
-             SELECT {won}, CONNECTION_ID(), (SELECT token FROM {locks} WHERE id = {id})"
+               {millis}, {ours}, {CLOCK} + {debt} FROM DUAL WHERE {won} = 1 \
+             ON DUPLICATE KEY UPDATE {}; \
+             SELECT {won}, CONNECTION_ID(), token, claim = {ours}, \
+               LEAST((believed - {CLOCK}) DIV 1000 + 1, lease_ms) \
+             FROM (SELECT 1) AS one LEFT JOIN {locks} ON id = {id}",
+            set.join(", ")
         )
+    }
+
+    /// Writes down that a holder believes for this much longer; answers with the session.
+    pub(in crate::backend::sql) fn keep(
+        &self,
+        id: &[u8; 16],
+        claim: &Claim,
+        debt: Duration,
+    ) -> String {
+        let (locks, id, ours) = (&self.locks, bytes(id), claim_of(claim));
+        let debt = debt.as_micros();
+        format!(
+            "UPDATE {locks} SET believed = {CLOCK} + {debt} WHERE id = {id} AND claim = {ours} \
+               AND session = CONNECTION_ID() AND (broken_token IS NULL OR broken_token <> token); \
+             SELECT CONNECTION_ID()"
+        )
+    }
+
+    /// Writes down that nobody believes in this claim any more.
+    pub(in crate::backend::sql) fn erase(&self, id: &[u8; 16], claim: &Claim) -> String {
+        let (locks, id, ours) = (&self.locks, bytes(id), claim_of(claim));
+        format!("UPDATE {locks} SET session = 0, believed = 0 WHERE id = {id} AND claim = {ours}")
     }
 
     /// The reason for which the hold with this token was broken, if it was.
@@ -106,20 +160,22 @@ impl Holders {
         format!("SELECT broken FROM {locks} WHERE id = {id} AND broken_token = {token}")
     }
 
-    /// Every lock with this name or with names that begin so, of which `held` is true.
+    /// Every lock with this name or with names that begin so, of which `held` is true or whose holder
+    /// may believe.
     pub(in crate::backend::sql) fn show(&self, held: &str, start: &str, whole: bool) -> String {
         let (locks, text) = (&self.locks, bytes(start.as_bytes()));
         let length = start.len();
         let fits =
             if whole { format!("name = {text}") } else { format!("LEFT(name, {length}) = {text}") };
         format!(
-            "SELECT name, token, owner, identity, note, ({CLOCK} - since) DIV 1000, lease_ms \
-             FROM {locks} WHERE {fits} AND {held} ORDER BY name"
+            "SELECT name, token, owner, identity, note, ({CLOCK} - since) DIV 1000, \
+               IF({held}, lease_ms, (believed - {CLOCK}) DIV 1000) \
+             FROM {locks} WHERE {fits} AND (({held}) OR believed > {CLOCK}) ORDER BY name"
         )
     }
 
-    /// Writes down why the hold with this token is broken; answers with its session, if `held` is
-    /// true of it.
+    /// Writes down why the hold with this token is broken, and that it is not to be waited for;
+    /// answers with whether there was one, and its session, or 0 where that is gone.
     pub(in crate::backend::sql) fn mark_broken(
         &self,
         held: &str,
@@ -130,9 +186,10 @@ impl Holders {
         let (locks, id) = (&self.locks, bytes(id));
         let reason = bytes(cut(reason, 250).as_bytes());
         format!(
-            "UPDATE {locks} SET broken = {reason}, broken_token = token \
-               WHERE id = {id} AND token = {token} AND {held}; \
-             SELECT session FROM {locks} WHERE id = {id} AND token = {token} AND {held}"
+            "UPDATE {locks} SET broken = {reason}, broken_token = token, believed = 0 \
+               WHERE id = {id} AND token = {token} AND (({held}) OR believed > {CLOCK}); \
+             SELECT IF({held}, session, 0) FROM {locks} \
+               WHERE ROW_COUNT() > 0 AND id = {id} AND token = {token}"
         )
     }
 
@@ -140,7 +197,10 @@ impl Holders {
     /// with them, and the clock is what keeps their tokens growing.
     pub(in crate::backend::sql) fn clean(&self, free: &str) -> String {
         let locks = &self.locks;
-        format!("DELETE FROM {locks} WHERE since < {CLOCK} - 3600000000 AND {free}")
+        format!(
+            "DELETE FROM {locks} WHERE since < {CLOCK} - 3600000000 AND believed < {CLOCK} \
+               AND {free}"
+        )
     }
 }
 
@@ -152,14 +212,14 @@ pub(super) fn look() -> String {
         .to_owned()
 }
 
-/// One round trip.
-pub(super) fn keep() -> String {
-    "SELECT CONNECTION_ID()".to_owned()
-}
-
 /// Ends a session.
 pub(in crate::backend::sql) fn end(session: u64) -> String {
     format!("KILL CONNECTION {session}")
+}
+
+/// The id of a claim, in a request.
+fn claim_of(claim: &Claim) -> String {
+    format!("'{}'", claim.id)
 }
 
 /// As much of a text as fits, in whole characters.
@@ -169,7 +229,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 }
 
 /// The server counts in whole seconds, so it ends a session a little later than it must.
-fn whole_seconds(lease: Duration) -> u64 {
+pub(super) fn whole_seconds(lease: Duration) -> u64 {
     lease.as_nanos().div_ceil(1_000_000_000).try_into().unwrap_or(u64::MAX)
 }
 

@@ -33,7 +33,12 @@ impl<N: Native> Lease for SessionLease<N> {
             let sent = Moment::now();
             match seat.as_mut() {
                 None => true,
-                Some(there) => match self.shared.native.keep(&mut there.session).await {
+                Some(there) => match self
+                    .shared
+                    .native
+                    .keep(&mut there.session, &self.held.claim, self.lease)
+                    .await
+                {
                     Ok(()) => {
                         self.held.renewed(sent + self.lease);
                         return Ok(Standing::HeldFor(self.lease));
@@ -77,8 +82,9 @@ impl<N: Native> Drop for SessionLease<N> {
 }
 
 /// Frees the lock; whether the session still had it, as far as that is known. When it is not known
-/// whether the request arrived, the session is ended: that frees the lock in any case. Asked `again`,
-/// a session that is gone went by the first time.
+/// whether the request arrived, the session is ended: that frees the lock in any case, but for the
+/// debt. Asked `again`, a session that is gone went by the first time, and the debt is erased in
+/// another one.
 pub(super) async fn give_back<N: Native>(
     shared: &Arc<Shared<N>>,
     held: &Held<N>,
@@ -88,7 +94,11 @@ pub(super) async fn give_back<N: Native>(
     held.returning();
     let Some(mut taken) = seat.take() else {
         shared.seats.forget(held.claim.id);
-        return Ok(again && held.gone().is_none());
+        if !again || held.gone().is_some() {
+            return Ok(false);
+        }
+        shared.forgive(&held.claim).await?;
+        return Ok(true);
     };
     if taken.session.end().is_cancelled() && !again {
         shared.seats.forget(held.claim.id);

@@ -1,8 +1,13 @@
 //! Locks that live in a session of the database: `advisory`, `get-lock` and `for-update`.
 //!
 //! A claim has a session of its own, on a connection of its own, for as long as it is held. The
-//! database frees the lock when that session ends, whatever the reason, so the one thing to get
-//! right is **when a session ends**: never before its holder has stopped believing.
+//! database frees the lock when that session ends, whatever the reason. Two things keep a second
+//! holder out until the first one has stopped believing:
+//!
+//! - A session that says nothing is ended by the server no earlier than its holder stops believing.
+//! - A session that is **cut** ends at once, and its holder may not hear of it. So the row of each
+//!   holder says until when it may believe ("its debt"), and giving back erases that. Who takes a
+//!   lock and finds a debt keeps the lock to itself and waits until the debt is over.
 //!
 //! ```text
 //!   holder                                   server
@@ -23,11 +28,11 @@
 //!
 //! | what if | then |
 //! |---|---|
-//! | the holder's process dies | its connection ends, and the lock is free at once |
+//! | the holder's process dies | its connection ends; the next one waits until its lease is over, since a cut connection looks the same. With `free_on_disconnect` it does not wait |
 //! | the holder is paused, or behind a black hole | the server ends the session after `lease` |
 //! | somebody ends the session (`pg_terminate_backend`, `KILL`) | the holder is told: by the end of the connection, or by the next look at it ([`Native::LOOK`]) |
 //! | the server dies, restarts, or a standby takes its place | its memory of locks is gone, so it grants nothing until every lease of before is over: [`servers`] |
-//! | something in between ends the connection | the server frees the lock at once, and the holder believes in it until it hears of the end: from its own side of the connection, by the next look, or by its lease. Only a token helps meanwhile |
+//! | something in between ends the connection | the server frees the lock at once, and the next one waits until the holder's lease is over, or the holder gives back. With `free_on_disconnect` two may hold until the first hears of the end: only a token helps then |
 //!
 //! Waiting is the database's own. Of the claims of one keeper that wait for one name, one waits in
 //! the server, and the others behind it in this process, in their order ([`lanes`]).
@@ -83,13 +88,14 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
     /// Connects, and makes sure that a lock in this session means something.
     async fn open(&self) -> Result<Self::Session>;
 
-    /// Takes the lock if it is free, and writes down who has it, in one round trip.
+    /// Takes the lock if it is free and nobody may believe in it any more, and writes down who has
+    /// it, in one round trip.
     async fn try_take(
         &self,
         session: &mut Self::Session,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure>;
+    ) -> Result<Attempt, Failure>;
 
     /// Waits in the server until the lock is ours, for `slice` at most; whether it is. It is not
     /// written down yet.
@@ -100,19 +106,31 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
         slice: Duration,
     ) -> Result<bool, Failure>;
 
-    /// Writes down who has the lock, and starts its lease anew.
+    /// Writes down who has the lock that this session took, and starts its lease anew.
     async fn record(
         &self,
         session: &mut Self::Session,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure>;
+    ) -> Result<Attempt, Failure>;
 
-    /// One round trip: the session is there, and with it the lock.
-    async fn keep(&self, session: &mut Self::Session) -> Result<(), Failure>;
+    /// Writes down that the holder believes for another lease. The session is there, and with it the
+    /// lock, unless this fails.
+    async fn keep(
+        &self,
+        session: &mut Self::Session,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<(), Failure>;
 
-    /// Gives the lock back; whether the session had it.
+    /// Gives the lock back and erases its holder's debt; whether the session had it.
     async fn free(&self, session: &mut Self::Session, claim: &Claim) -> Result<bool, Failure>;
+
+    /// Lets go of a lock that was never granted. The debt of the holder before stays.
+    async fn leave(&self, session: &mut Self::Session, claim: &Claim) -> Result<(), Failure>;
+
+    /// Erases the debt of a claim in which nobody believes, and whose session is gone.
+    async fn forgive(&self, session: &mut Self::Session, claim: &Claim) -> Result<(), Failure>;
 
     /// Why the session of a claim ended, as far as the database knows.
     async fn why_gone(
@@ -165,6 +183,17 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
     fn explain(&self, failure: Failure) -> crate::Error;
 }
 
+/// What came of the attempt to take a lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Attempt {
+    /// Another session has it.
+    Busy,
+    Taken(Taken),
+    /// This session has it, and an earlier holder that did not give back may believe in it for as
+    /// long as this.
+    Owed(Duration),
+}
+
 /// A lock that was taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
@@ -186,6 +215,12 @@ pub(super) trait Session: Send + Sync + 'static {
 
     /// Nothing may be granted in it before.
     fn not_before(&self) -> Moment;
+
+    /// How long the server keeps it now while nothing is asked of it, if that is less than
+    /// [`UNUSED`].
+    fn kept(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The backend of a recipe whose locks live in sessions.
@@ -241,27 +276,48 @@ impl<N: Native> SessionLocks<N> {
         let sent = Moment::now();
         let native = &self.shared.native;
         let fail = |failure: Failure| native.explain(failure);
-        if let Some(taken) = native.try_take(&mut seat.session, claim, lease).await.map_err(fail)? {
-            return Ok(Some(self.grant(seat, claim, taken, sent, lease)));
-        }
-        if patience.is_over() {
-            self.shared.park(seat);
-            return Ok(None);
-        }
-        patience.queued(0);
+        let asked = self.shared.seats.in_doubt(claim.id);
+        let mut attempt = native.try_take(&mut seat.session, claim, lease).await.map_err(fail)?;
+        let mut sent = sent;
+        asked.is_answered();
         loop {
-            let slice = patience.remaining().unwrap_or(SLICE).clamp(SHORTEST, SLICE);
-            if native.wait(&mut seat.session, claim, slice).await.map_err(fail)? {
-                // The lease that counts begins here, not when the wait began.
-                let sent = Moment::now();
-                let taken = native.record(&mut seat.session, claim, lease).await.map_err(fail)?;
-                return Ok(Some(self.grant(seat, claim, taken, sent, lease)));
+            match attempt {
+                Attempt::Taken(taken) => {
+                    return Ok(Some(self.grant(seat, claim, taken, sent, lease)));
+                }
+                Attempt::Owed(debt) if !debt.is_zero() && patience.is_over() => {
+                    native.leave(&mut seat.session, claim).await.map_err(fail)?;
+                    self.shared.park(seat);
+                    return Ok(None);
+                }
+                // The lock stays with this session. It is asked again before the session runs out,
+                // and because the debt may be erased, by its holder's retry or by an operator.
+                Attempt::Owed(debt) => {
+                    patience.heard();
+                    patience.queued(0);
+                    tokio::select! {
+                        () = tokio::time::sleep(debt.min(lease / 3).min(SLICE)) => {}
+                        () = patience.over() => {}
+                    }
+                }
+                Attempt::Busy if patience.is_over() => {
+                    self.shared.park(seat);
+                    return Ok(None);
+                }
+                Attempt::Busy => {
+                    patience.queued(0);
+                    let slice = patience.remaining().unwrap_or(SLICE).clamp(SHORTEST, SLICE);
+                    if !native.wait(&mut seat.session, claim, slice).await.map_err(fail)? {
+                        patience.heard();
+                        continue;
+                    }
+                }
             }
-            patience.heard();
-            if patience.is_over() {
-                self.shared.park(seat);
-                return Ok(None);
-            }
+            // The lease that counts begins here, not when the wait began.
+            sent = Moment::now();
+            let asked = self.shared.seats.in_doubt(claim.id);
+            attempt = native.record(&mut seat.session, claim, lease).await.map_err(fail)?;
+            asked.is_answered();
         }
     }
 
@@ -293,6 +349,8 @@ impl<N: Native> Backend for SessionLocks<N> {
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         match self.shared.seats.held(claim.id) {
             Some(held) => lease::give_back(&self.shared, &held, false).await.map(|_| ()),
+            // Its session is gone, and it may be written down all the same.
+            None if self.shared.seats.was_in_doubt(claim.id) => self.shared.forgive(claim).await,
             None => Ok(()),
         }
     }

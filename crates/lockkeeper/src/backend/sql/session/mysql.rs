@@ -11,11 +11,14 @@
 use super::super::client::{MysqlConnection, MysqlConnector};
 use super::super::error::{Failure, Why};
 use super::super::keys;
-use super::holders::{self, Holders};
+use super::super::options::MysqlOptions;
+use super::holders::{self, Holders, Terms, whole_seconds};
 use super::servers::Life;
-use super::{Session, Taken};
+use super::{Attempt, Session, Taken};
 use crate::backend::support::sync::lock;
-use crate::backend::{FencingToken, HolderView, LockView, LossReason, Mode, Moment, Name, Owner};
+use crate::backend::{
+    Claim, FencingToken, HolderView, LockView, LossReason, Mode, Moment, Name, Owner,
+};
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
 use mysql_async::Row;
@@ -39,6 +42,8 @@ pub(in crate::backend::sql) struct MysqlSessions {
     database: OnceLock<String>,
     /// The longest lease.
     pub(in crate::backend::sql) longest: Duration,
+    /// A lock whose session ended counts as given back.
+    pub(in crate::backend::sql) free_on_disconnect: bool,
     /// What we would call a life of the server that has no mark yet.
     mark: String,
     /// The life of the server that was met last, and from when on it grants.
@@ -51,6 +56,8 @@ pub(in crate::backend::sql) struct MysqlSession {
     number: u64,
     end: CancellationToken,
     not_before: Moment,
+    /// The session's lease in the server, once it has one.
+    kept: Option<Duration>,
 }
 
 impl Session for MysqlSession {
@@ -70,6 +77,10 @@ impl Session for MysqlSession {
     fn not_before(&self) -> Moment {
         self.not_before
     }
+
+    fn kept(&self) -> Option<Duration> {
+        self.kept
+    }
 }
 
 impl MysqlSessions {
@@ -80,11 +91,23 @@ impl MysqlSessions {
         holders: Holders,
         definition: String,
         free: &'static str,
-        longest: Duration,
+        options: &MysqlOptions,
     ) -> Result<Self> {
+        let (longest, free_on_disconnect) = (options.session, options.free_on_disconnect);
         let mark = ClaimIds::new()?.next().to_string();
         let (database, life) = (OnceLock::new(), Mutex::default());
-        Ok(Self { connector, holders, recipe, definition, free, database, longest, mark, life })
+        Ok(Self {
+            connector,
+            holders,
+            recipe,
+            definition,
+            free,
+            database,
+            longest,
+            free_on_disconnect,
+            mark,
+            life,
+        })
     }
 
     /// What stands for the lock of a name.
@@ -125,7 +148,7 @@ impl MysqlSessions {
         let limit = self.connector.timeout();
         let connection = self.connector.connect().await.map_err(fail)?;
         let (end, not_before) = (CancellationToken::new(), Moment::now());
-        let mut session = MysqlSession { connection, number: 0, end, not_before };
+        let mut session = MysqlSession { connection, number: 0, end, not_before, kept: None };
         let looked = self.run(&mut session, &holders::look(), limit).await.map_err(fail)?;
         let seen = Seen::of(&looked).ok_or_else(|| fail(garbled()))?;
         if let Some(why) = seen.unfit() {
@@ -172,12 +195,38 @@ impl MysqlSessions {
         Ok(Life::of_millis(lasted, owed.flatten()).grants_from())
     }
 
-    /// Runs a request that takes a lock and answers with whether, by whom, and its token.
+    /// What is written down of a grant to this claim.
+    pub(in crate::backend::sql) fn terms<'a>(
+        &self,
+        claim: &'a Claim,
+        lease: Duration,
+    ) -> Terms<'a> {
+        Terms { claim, lease, debt: self.debt(lease) }
+    }
+
+    /// For how long a claim may be believed in after its session ended.
+    fn debt(&self, lease: Duration) -> Duration {
+        if self.free_on_disconnect { Duration::ZERO } else { lease }
+    }
+
+    /// Runs a request that takes a lock and ends with [`Holders::record_if`]. The session's lease is
+    /// set before where it is another one.
     pub(in crate::backend::sql) async fn take(
         &self,
         session: &mut MysqlSession,
         request: &str,
-    ) -> Result<Option<Taken>, Failure> {
+        lease: Duration,
+    ) -> Result<Attempt, Failure> {
+        let seconds = whole_seconds(lease);
+        let kept = Duration::from_secs(seconds);
+        let with_lease;
+        let request = if session.kept == Some(kept) {
+            request
+        } else {
+            with_lease = format!("SET SESSION wait_timeout = {seconds}; {request}");
+            with_lease.as_str()
+        };
+        session.kept = Some(kept);
         let limit = self.connector.timeout();
         let answer = match self.run(session, request, limit).await {
             Err(Failure::Refused(refusal)) if refusal.why == Why::Full => {
@@ -187,25 +236,42 @@ impl MysqlSessions {
             }
             answer => answer?,
         };
-        let won: Option<Option<i64>> = value(&answer, 0, 0);
         session.is_ours(value(&answer, 0, 1))?;
-        match won.flatten() {
-            Some(1) => {
+        match value::<Option<i64>>(&answer, 0, 0).flatten() {
+            Some(1) if value::<i64>(&answer, 0, 3) == Some(1) => {
                 let token = value::<u64>(&answer, 0, 2).and_then(FencingToken::new);
-                Ok(Some(Taken { token: token.ok_or_else(garbled)? }))
+                Ok(Attempt::Taken(Taken { token: token.ok_or_else(garbled)? }))
             }
-            Some(0) => Ok(None),
+            Some(1) => {
+                let debt = value::<i64>(&answer, 0, 4).ok_or_else(garbled)?;
+                Ok(Attempt::Owed(Duration::from_millis(u64::try_from(debt).unwrap_or(0))))
+            }
+            Some(0) => Ok(Attempt::Busy),
             _ => Err(Failure::Broken("the server could not tell whether the lock is free".into())),
         }
     }
 
-    /// One round trip: this is still the session that we began.
+    /// Writes down that the holder believes for another lease; this is still the session that we
+    /// began.
     pub(in crate::backend::sql) async fn keep(
         &self,
         session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
     ) -> Result<(), Failure> {
-        let answer = self.run(session, &holders::keep(), self.timeout()).await?;
+        let request = self.holders.keep(&self.id(&claim.name), claim, self.debt(lease));
+        let answer = self.run(session, &request, self.timeout()).await?;
         session.is_ours(value(&answer, 0, 0))
+    }
+
+    /// Writes down that nobody believes in a claim whose session is gone.
+    pub(in crate::backend::sql) async fn forgive(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+    ) -> Result<(), Failure> {
+        let request = self.holders.erase(&self.id(&claim.name), claim);
+        self.run(session, &request, self.timeout()).await.map(|_| ())
     }
 
     /// Why the hold with this token is gone, as far as its row says.
@@ -252,7 +318,9 @@ impl MysqlSessions {
         let request = self.holders.mark_broken(held, &self.id(name), token.get(), reason);
         let answer = self.run(session, &request, self.timeout()).await?;
         let Some(holder) = value::<u64>(&answer, 0, 0) else { return Ok(false) };
-        self.run(session, &holders::end(holder), self.timeout()).await?;
+        if holder != 0 {
+            self.run(session, &holders::end(holder), self.timeout()).await?;
+        }
         Ok(true)
     }
 
@@ -311,7 +379,7 @@ fn view_of(row: &Row) -> Option<LockView> {
     let mut holder = HolderView::new(Owner::from_id(words(2)), Mode::Exclusive);
     holder.token = row.get::<u64, _>(1).and_then(FencingToken::new);
     (holder.identity, holder.note) = (words(3), words(4));
-    // How long since its last renewal, the server does not say.
+    // Of one with a session: it is kept for as long as it is renewed.
     (holder.held_for, holder.expires_in) = (span(5), span(6));
     let mut view = LockView::new(Name::new(&words(0)).ok()?);
     view.holders.push(holder);

@@ -7,7 +7,7 @@
 //! | the server was restarted, or is a promoted standby | it grants nothing until the leases of before are over: [`servers`](super::servers) |
 
 use super::super::client::{PostgresConnection, PostgresConnector, Statement};
-use super::super::error::{Failure, of_postgres};
+use super::super::error::{Failure, Why, of_postgres};
 use super::super::options::PostgresOptions;
 use super::servers::Life;
 use super::{Session, UNUSED};
@@ -36,6 +36,9 @@ pub(in crate::backend::sql) struct Layout {
     pub(in crate::backend::sql) all: Vec<String>,
     /// What makes them.
     pub(in crate::backend::sql) definition: String,
+    /// Writes the mark of the server's life into a table that a crash empties, unless there is one;
+    /// answers with the mark that is there.
+    pub(in crate::backend::sql) mark: String,
 }
 
 /// Makes sessions.
@@ -46,7 +49,8 @@ pub(in crate::backend::sql) struct PostgresSessions {
     look: Statement,
     enter_life: Statement,
     life_of: Statement,
-    keep: Statement,
+    mark_life: Statement,
+    ping: Statement,
     /// The longest lease.
     pub(in crate::backend::sql) longest: Duration,
     /// What our sessions are known by.
@@ -60,9 +64,15 @@ pub(in crate::backend::sql) struct PostgresSession {
     pub(in crate::backend::sql) connection: PostgresConnection,
     pub(in crate::backend::sql) pid: i32,
     not_before: Moment,
+    /// The session's lease, where it is not [`UNUSED`].
+    pub(in crate::backend::sql) kept: Option<Duration>,
 }
 
 impl Session for PostgresSession {
+    fn kept(&self) -> Option<Duration> {
+        self.kept
+    }
+
     fn number(&self) -> u64 {
         u64::from(self.pid.unsigned_abs())
     }
@@ -77,6 +87,17 @@ impl Session for PostgresSession {
 
     fn not_before(&self) -> Moment {
         self.not_before
+    }
+}
+
+impl PostgresSession {
+    /// An error unless the answer, which begins with the session's number, is of the session that we
+    /// began.
+    pub(in crate::backend::sql) fn is_ours(&self, rows: &[Row]) -> Result<(), Failure> {
+        match rows.first().map(|row| row.get::<_, i32>(0)) {
+            Some(pid) if pid == self.pid => Ok(()),
+            pid => Err(Failure::Pooled(format!("session {} became {pid:?}", self.pid))),
+        }
     }
 }
 
@@ -116,11 +137,12 @@ impl PostgresSessions {
                 format!(
                     "INSERT INTO {lives} AS s (id, line, began, lease_ms) SELECT $1, $2, \
                        CASE WHEN EXISTS (SELECT FROM {lives} WHERE line = $2) \
+                         AND NOT EXISTS (SELECT FROM {lives} WHERE starts_with(id, $4)) \
                          THEN pg_postmaster_start_time() ELSE clock_timestamp() END, $3 \
                      ON CONFLICT (id) DO UPDATE SET lease_ms = excluded.lease_ms \
                        WHERE s.lease_ms < excluded.lease_ms"
                 ),
-                &[Type::TEXT, Type::TEXT, Type::INT8],
+                &[Type::TEXT, Type::TEXT, Type::INT8, Type::TEXT],
             ),
             life_of: statement(
                 "life",
@@ -131,7 +153,8 @@ impl PostgresSessions {
                 ),
                 &[Type::TEXT],
             ),
-            keep: statement("keep", "SELECT pg_backend_pid()".into(), &[]),
+            mark_life: statement("mark_life", layout.mark.clone(), &[Type::TEXT]),
+            ping: statement("ping", "SELECT pg_backend_pid()".into(), &[]),
             layout,
             longest: options.session,
             mark,
@@ -175,7 +198,8 @@ impl PostgresSessions {
             return Err(self.refused(why));
         }
         let (connection, _) = connected.map_err(fail)?;
-        let mut session = PostgresSession { connection, pid: 0, not_before: Moment::now() };
+        let mut session =
+            PostgresSession { connection, pid: 0, not_before: Moment::now(), kept: None };
         let unused = UNUSED.as_millis().to_string();
         let looked = match self.rows(&session, &self.look, &[&unused]).await {
             // It does not know the setting.
@@ -198,19 +222,19 @@ impl PostgresSessions {
         }
         session.pid = row.get(2);
         let (start, line): (String, String) = (row.get(3), row.get(4));
-        let life = format!("{line}/{start}");
+        let begun = format!("{line}/{start}/");
+        let life = format!("{begun}{}", self.mark_of_life(&session).await.map_err(fail)?);
         let known = lock(&self.life).clone().filter(|(known, _)| *known == life);
         session.not_before = match known {
             Some((_, from)) => from,
             None => {
-                self.make_tables(&session.connection).await.map_err(fail)?;
-                let from = self.enter_life(&session, &life, &line).await.map_err(fail)?;
+                let from = self.enter_life(&session, &life, &line, &begun).await.map_err(fail)?;
                 *lock(&self.life) = Some((life, from));
                 from
             }
         };
         let limit = self.connector.timeout();
-        let mut preparing = vec![session.connection.prepare(&self.keep, limit)];
+        let mut preparing = vec![session.connection.prepare(&self.ping, limit)];
         for statement in statements {
             preparing.push(session.connection.prepare(statement, limit));
         }
@@ -232,16 +256,34 @@ impl PostgresSessions {
         connection.batch(&make, self.connector.timeout()).await
     }
 
+    /// The mark of the server's life, which is ours if it has none yet. A server that recovers from a
+    /// crash without a new start has lost it, together with its locks and the rows of their holders.
+    /// Makes the tables unless they are there.
+    async fn mark_of_life(&self, session: &PostgresSession) -> Result<String, Failure> {
+        let marked = match self.rows(session, &self.mark_life, &[&self.mark]).await {
+            Err(failure) if failure.why() == Some(Why::NoTable) => {
+                self.make_tables(&session.connection).await?;
+                self.rows(session, &self.mark_life, &[&self.mark]).await
+            }
+            marked => marked,
+        };
+        let rows = marked?;
+        rows.first()
+            .map(|row| row.get(0))
+            .ok_or_else(|| Failure::Broken("the mark of the server's life went as it came".into()))
+    }
+
     /// Writes down that leases as long as ours are given in this life of the server, and reads what
-    /// the lives before it are owed.
+    /// the lives before it are owed. Lives whose names start with `begun` are of the same process.
     async fn enter_life(
         &self,
         session: &PostgresSession,
         id: &str,
         line: &str,
+        begun: &str,
     ) -> Result<Moment, Failure> {
         let lease = millis(self.longest);
-        self.rows(session, &self.enter_life, &[&id, &line, &lease]).await?;
+        self.rows(session, &self.enter_life, &[&id, &line, &lease, &begun]).await?;
         let rows = self.rows(session, &self.life_of, &[&id]).await?;
         let Some(row) = rows.first() else {
             return Err(Failure::Broken("the table of the server's lives was emptied".into()));
@@ -250,15 +292,12 @@ impl PostgresSessions {
     }
 
     /// One round trip: this is still the session that we began.
-    pub(in crate::backend::sql) async fn keep(
+    pub(in crate::backend::sql) async fn ping(
         &self,
         session: &PostgresSession,
     ) -> Result<(), Failure> {
-        let rows = self.rows(session, &self.keep, &[]).await?;
-        match rows.first().map(|row| row.get::<_, i32>(0)) {
-            Some(pid) if pid == session.pid => Ok(()),
-            pid => Err(Failure::Pooled(format!("session {} became {pid:?}", session.pid))),
-        }
+        let rows = self.rows(session, &self.ping, &[]).await?;
+        session.is_ours(&rows)
     }
 
     /// The error for a failure in a session.

@@ -5,7 +5,7 @@ use super::{Native, Session, Shared, Taken};
 use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, Background, Claim, ClaimId, FencingToken, LossReason, Moment, Name};
 use crate::error::{Error, ErrorKind, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -45,7 +45,8 @@ impl<N: Native> Aside<N> {
 
 /// Whether a session that was last used at `since` can be used again.
 fn is_fresh(session: &impl Session, since: Moment) -> bool {
-    !session.end().is_cancelled() && Moment::now().since(since) < KEPT
+    let kept = session.kept().map_or(KEPT, |server| KEPT.min(server / 2));
+    !session.end().is_cancelled() && Moment::now().since(since) < kept
 }
 
 /// A claim that is held.
@@ -82,6 +83,8 @@ pub(in crate::backend::sql) struct Seats<N: Native> {
     extra: Mutex<Option<(N::Session, Moment)>>,
     /// Also those whose lease was dropped without giving back: their sessions run out.
     held: Mutex<HashMap<ClaimId, Arc<Held<N>>>>,
+    /// Those for which the server was asked to write down a holder, and whose answer did not come.
+    in_doubt: Mutex<HashSet<ClaimId>>,
     /// A claim is held that was not.
     news: Arc<Notify>,
     /// Whether the sessions of held claims are being looked after.
@@ -98,6 +101,7 @@ impl<N: Native> Seats<N> {
             unused: Mutex::default(),
             extra: Mutex::default(),
             held: Mutex::default(),
+            in_doubt: Mutex::default(),
             news: Arc::default(),
             looked_after: AtomicBool::new(false),
         }
@@ -129,6 +133,17 @@ impl<N: Native> Seats<N> {
         held
     }
 
+    /// Notes that the server is asked to write this claim down.
+    pub(super) fn in_doubt(&self, id: ClaimId) -> Doubt<'_> {
+        lock(&self.in_doubt).insert(id);
+        Doubt { claims: &self.in_doubt, id }
+    }
+
+    /// Whether it may be written down although no answer came. Asked once.
+    pub(super) fn was_in_doubt(&self, id: ClaimId) -> bool {
+        lock(&self.in_doubt).remove(&id)
+    }
+
     pub(super) fn held(&self, id: ClaimId) -> Option<Arc<Held<N>>> {
         lock(&self.held).get(&id).cloned()
     }
@@ -149,6 +164,20 @@ impl<N: Native> Seats<N> {
         unused.retain(|(seat, since)| is_fresh(&seat.session, *since));
         drop(unused);
         lock(&self.extra).take_if(|(session, since)| !is_fresh(session, *since));
+    }
+}
+
+/// A claim of which it is not known whether the server wrote it down. Dropped without an answer, it
+/// stays in doubt until it is withdrawn.
+pub(super) struct Doubt<'a> {
+    claims: &'a Mutex<HashSet<ClaimId>>,
+    id: ClaimId,
+}
+
+impl Doubt<'_> {
+    /// The answer came.
+    pub(super) fn is_answered(self) {
+        lock(self.claims).remove(&self.id);
     }
 }
 
@@ -202,6 +231,15 @@ impl<N: Native> Shared<N> {
             Some((session, _)) => Ok(Aside::Extra(session)),
             None => Ok(Aside::Extra(self.native.open().await?)),
         }
+    }
+
+    /// Erases the debt of a claim in which nobody believes, and whose session is gone.
+    pub(super) async fn forgive(&self, claim: &Claim) -> Result<()> {
+        let mut seat = self.aside().await?;
+        let forgiven = self.native.forgive(seat.session(), claim).await;
+        forgiven.map_err(|failure| self.native.explain(failure))?;
+        self.put_back(seat);
+        Ok(())
     }
 
     /// Keeps the session of a question that was answered.

@@ -1,26 +1,28 @@
 //! Rows of PostgreSQL. The lease is `idle_in_transaction_session_timeout`.
 
+mod statements;
+
 use super::super::client::{PostgresClient, PostgresConnector, Statement};
 use super::super::error::{Failure, of_postgres};
 use super::super::options::PostgresOptions;
 use super::super::schema::Made;
-use super::super::session::postgres::{
-    Layout, PostgresSession, PostgresSessions, millis, statement,
-};
-use super::super::session::{Native, SessionLocks, Taken};
+use super::super::session::postgres::{Layout, PostgresSession, PostgresSessions, millis};
+use super::super::session::{Attempt, Native, SessionLocks, Taken};
 use crate::backend::{
     Background, Capability, Claim, FencingToken, HolderView, LockView, LossReason, Mode, Name,
-    Owner,
+    Owner, WaiterView,
 };
 use crate::error::{Error, Result};
 use async_trait::async_trait;
+use statements::Statements;
 use std::fmt;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::ToSql;
 
-/// Microseconds since 1970, by the server's clock.
-const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// How long a statement that does not wait for another's lock may wait for locks that the server has
+/// for itself, such as that on the end of a table that grows.
+const INNER: Duration = Duration::from_secs(1);
 
 /// Row locks.
 pub(in crate::backend::sql) struct ForUpdate {
@@ -28,15 +30,9 @@ pub(in crate::backend::sql) struct ForUpdate {
     /// For what must be seen by others while a transaction is open.
     beside: PostgresClient,
     rows: String,
-    make: Statement,
-    begin: Statement,
-    try_lock: Statement,
-    lock: Statement,
-    count: Statement,
-    show: Statement,
-    break_hold: Statement,
-    broken: Statement,
-    end: Statement,
+    statements: Statements,
+    /// A lock whose session ended counts as given back.
+    free_on_disconnect: bool,
 }
 
 /// Opens the recipe.
@@ -45,12 +41,14 @@ pub(in crate::backend::sql) async fn open(
     background: &Background,
 ) -> Result<SessionLocks<ForUpdate>> {
     let rows = super::rows_of(options.schema.as_deref(), &options.table);
-    let (layout, holders) = (layout(&rows), holders_of(&rows));
+    let (layout, holders) = (layout(&rows), super::holders_of(&rows));
     let (most, connections) = (options.sessions, options.connections);
+    let free_on_disconnect = options.free_on_disconnect;
     let beside = PostgresConnector::new(&options, background)?;
     let beside = PostgresClient::new(beside, connections);
     let sessions = PostgresSessions::new(options, "for-update", layout, background)?;
-    let locks = ForUpdate::new(sessions, beside, rows, &holders);
+    let statements = Statements::new(&rows, &holders);
+    let locks = ForUpdate { sessions, beside, rows, statements, free_on_disconnect };
     let locks = SessionLocks::new(locks, most, background);
     locks.prepare().await?;
     Ok(locks)
@@ -62,21 +60,24 @@ pub(in crate::backend::sql) fn made(schema: Option<&str>, table: &str) -> Made {
     Made { tables: layout.all, definition: layout.definition }
 }
 
-fn holders_of(rows: &str) -> String {
-    format!("{rows}_holder")
-}
-
 fn layout(rows: &str) -> Layout {
-    let (holders, lives) = (holders_of(rows), format!("{rows}_life"));
+    let (holders, lives) = (super::holders_of(rows), format!("{rows}_life"));
     Layout {
         definition: definition(rows, &holders, &lives),
+        // No lock has an empty name.
+        mark: format!(
+            "INSERT INTO {holders} (name, pid, token, owner, identity, note, since, lease_ms, \
+               claim, believed) \
+             VALUES ('', 0, 0, '', '', '', clock_timestamp(), 0, $1, '-infinity') \
+             ON CONFLICT (name) DO UPDATE SET pid = 0 RETURNING claim"
+        ),
         all: vec![rows.to_owned(), holders, lives.clone()],
         lives,
     }
 }
 
-/// What makes the three tables. The rows of holders are not kept over a crash, after which nobody
-/// holds anything, so that writing them waits for no disk.
+/// What makes the three tables. The rows of holders are not kept over a crash, so that writing them
+/// waits for no disk; a crash begins a new life of the server.
 fn definition(rows: &str, holders: &str, lives: &str) -> String {
     let locked = super::postgres_definition(rows);
     format!(
@@ -84,7 +85,8 @@ fn definition(rows: &str, holders: &str, lives: &str) -> String {
          CREATE UNLOGGED TABLE IF NOT EXISTS {holders} (\
            name text COLLATE \"C\" PRIMARY KEY, pid integer NOT NULL, token bigint NOT NULL, \
            owner text NOT NULL, identity text NOT NULL, note text NOT NULL, \
-           since timestamptz NOT NULL, lease_ms bigint NOT NULL, broken text, \
+           since timestamptz NOT NULL, lease_ms bigint NOT NULL, claim text NOT NULL, \
+           believed timestamptz NOT NULL, broken text, \
            broken_token bigint) WITH (fillfactor = 50);\n\
          CREATE TABLE IF NOT EXISTS {lives} (\
            id text PRIMARY KEY, line text NOT NULL, began timestamptz NOT NULL, \
@@ -93,89 +95,9 @@ fn definition(rows: &str, holders: &str, lives: &str) -> String {
 }
 
 impl ForUpdate {
-    fn new(
-        sessions: PostgresSessions,
-        beside: PostgresClient,
-        rows: String,
-        holders: &str,
-    ) -> Self {
-        // A row that is locked names the transaction that did so, and that transaction's session
-        // has it in the list of locks for as long as it is open.
-        let held = format!(
-            "{rows} r JOIN pg_locks k ON k.locktype = 'transactionid' AND k.granted \
-               AND k.mode = 'ExclusiveLock' AND k.transactionid = r.xmax"
-        );
-        let text = [Type::TEXT];
-        Self {
-            sessions,
-            beside,
-            make: statement(
-                "make",
-                format!("INSERT INTO {rows} (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"),
-                &text,
-            ),
-            // Settings that go with the transaction: how long it may say nothing, and how long it
-            // waits for a row.
-            begin: statement(
-                "begin",
-                "SELECT set_config('idle_in_transaction_session_timeout', $1, true), \
-                   set_config('lock_timeout', $2, true)"
-                    .into(),
-                &[Type::TEXT, Type::TEXT],
-            ),
-            try_lock: statement(
-                "try_lock",
-                format!("SELECT 1 FROM {rows} WHERE name = $1 FOR UPDATE NOWAIT"),
-                &text,
-            ),
-            lock: statement(
-                "lock",
-                format!("SELECT 1 FROM {rows} WHERE name = $1 FOR UPDATE"),
-                &text,
-            ),
-            count: statement(
-                "count",
-                format!(
-                    "INSERT INTO {holders} AS h \
-                       (name, pid, token, owner, identity, note, since, lease_ms) \
-                     VALUES ($1, $2, {CLOCK}, $3, $4, $5, clock_timestamp(), $6) \
-                     ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, \
-                       token = greatest(h.token + 1, {CLOCK}), owner = excluded.owner, \
-                       identity = excluded.identity, note = excluded.note, \
-                       since = excluded.since, lease_ms = excluded.lease_ms \
-                     RETURNING token"
-                ),
-                &[Type::TEXT, Type::INT4, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8],
-            ),
-            show: statement(
-                "show",
-                format!(
-                    "SELECT r.name, k.pid, h.token, h.owner, h.identity, h.note, \
-                       (extract(epoch FROM clock_timestamp() - h.since) * 1000)::bigint, \
-                       h.lease_ms \
-                     FROM {held} LEFT JOIN {holders} h ON h.name = r.name AND h.pid = k.pid \
-                     WHERE starts_with(r.name, $1) AND (NOT $2 OR r.name = $1) ORDER BY r.name"
-                ),
-                &[Type::TEXT, Type::BOOL],
-            ),
-            break_hold: statement(
-                "break_hold",
-                format!(
-                    "WITH held AS (SELECT r.name, k.pid FROM {held} WHERE r.name = $1) \
-                     UPDATE {holders} h SET broken = $3, broken_token = h.token FROM held \
-                     WHERE h.name = held.name AND h.pid = held.pid AND h.token = $2 \
-                     RETURNING h.pid"
-                ),
-                &[Type::TEXT, Type::INT8, Type::TEXT],
-            ),
-            broken: statement(
-                "broken",
-                format!("SELECT broken FROM {holders} WHERE name = $1 AND broken_token = $2"),
-                &[Type::TEXT, Type::INT8],
-            ),
-            end: statement("end", "SELECT pg_terminate_backend($1)".into(), &[Type::INT4]),
-            rows,
-        }
+    /// For how long a claim may be believed in after its session ended.
+    fn debt(&self, lease: Duration) -> i64 {
+        if self.free_on_disconnect { 0 } else { millis(lease) }
     }
 
     /// Locks the row in a transaction that stays open; `false` if that takes longer than `wait`, and
@@ -187,9 +109,9 @@ impl ForUpdate {
         lease: Duration,
         wait: Option<Duration>,
     ) -> Result<bool, Failure> {
-        let statement = if wait.is_some() { &self.lock } else { &self.try_lock };
-        // Nothing would mean that there is no limit.
-        let wait = wait.unwrap_or(Duration::from_millis(1));
+        let statement =
+            if wait.is_some() { &self.statements.lock } else { &self.statements.try_lock };
+        let wait = wait.unwrap_or(INNER);
         for _ in 0..2 {
             match self.begin_with(session, statement, claim, lease, wait).await? {
                 None => return Ok(false),
@@ -198,7 +120,7 @@ impl ForUpdate {
             }
             // In a transaction of its own, so that nobody waits for the end of ours. Somebody who
             // makes the row in a long one has the lock.
-            match self.begin_with(session, &self.make, claim, lease, wait).await? {
+            match self.begin_with(session, &self.statements.make, claim, lease, wait).await? {
                 None => return Ok(false),
                 Some(_) => self.end_with(session, "COMMIT").await?,
             }
@@ -224,7 +146,7 @@ impl ForUpdate {
         let named: [&(dyn ToSql + Sync); 1] = [&name];
         // One behind the other without waiting for an answer in between.
         let begun = session.connection.batch("BEGIN", own);
-        let set = self.sessions.rows(session, &self.begin, &settings);
+        let set = self.sessions.rows(session, &self.statements.begin, &settings);
         let ran = session.connection.ask(statement, &named, own + wait);
         let (begun, set, ran) = futures_util::join!(begun, set, ran);
         begun?;
@@ -251,18 +173,31 @@ impl ForUpdate {
         session: &PostgresSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure> {
-        let (name, owner, lease) = (claim.name.as_str(), claim.owner.id(), millis(lease));
-        let (identity, note) = (&*claim.identity, &*claim.note);
-        let params: [&(dyn ToSql + Sync); 6] =
-            [&name, &session.pid, &owner, &identity, &note, &lease];
+    ) -> Result<Attempt, Failure> {
+        let (name, owner) = (claim.name.as_str(), claim.owner.id());
+        let (identity, note, id) = (&*claim.identity, &*claim.note, claim.id.to_string());
+        let (debt, lease) = (self.debt(lease), millis(lease));
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&name, &session.pid, &owner, &identity, &note, &lease, &id, &debt];
         // To count twice does no harm.
-        let rows = self.beside.query(&self.count, &params, true).await?;
-        let token = rows.first().and_then(|row| u64::try_from(row.get::<_, i64>(0)).ok());
-        let token = token.and_then(FencingToken::new);
+        let rows = self.beside.query(&self.statements.count, &params, true).await?;
+        let Some(row) = rows.first() else {
+            return self.owed(claim).await.map(Attempt::Owed);
+        };
+        let token = u64::try_from(row.get::<_, i64>(0)).ok().and_then(FencingToken::new);
         let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
-        self.sessions.keep(session).await?;
-        Ok(Taken { token })
+        let there = self.sessions.rows(session, &self.statements.still, &[]).await?;
+        session.is_ours(&there)?;
+        Ok(Attempt::Taken(Taken { token }))
+    }
+
+    /// How long somebody may believe in a lock that this session has.
+    async fn owed(&self, claim: &Claim) -> Result<Duration, Failure> {
+        let name = claim.name.as_str();
+        let rows = self.beside.query(&self.statements.owed, &[&name], true).await?;
+        let debt = rows.first().and_then(|row| u64::try_from(row.get::<_, i64>(0)).ok());
+        // With the part of a millisecond that was cut off.
+        Ok(debt.map_or(Duration::ZERO, |debt| Duration::from_millis(debt + 1)))
     }
 }
 
@@ -273,7 +208,7 @@ impl Native for ForUpdate {
     const LOOK: Option<Duration> = None;
 
     fn capability(&self) -> Capability {
-        crate::recipes::POSTGRES_FOR_UPDATE
+        crate::recipes::POSTGRES_FOR_UPDATE.freed_on_disconnect(self.free_on_disconnect)
     }
 
     fn longest(&self) -> Duration {
@@ -281,9 +216,13 @@ impl Native for ForUpdate {
     }
 
     async fn open(&self) -> Result<PostgresSession> {
-        let statements = [&self.begin, &self.try_lock, &self.lock, &self.make];
+        let Statements { begin, try_lock, lock, make, erase, still, .. } = &self.statements;
+        let statements = [begin, try_lock, lock, make, erase, still];
         let session = self.sessions.connect(&statements).await?;
-        self.beside.warm(&[&self.count]).await.map_err(|failure| self.explain(failure))?;
+        self.beside
+            .warm(&[&self.statements.count, &self.statements.keep])
+            .await
+            .map_err(|failure| self.explain(failure))?;
         Ok(session)
     }
 
@@ -292,11 +231,11 @@ impl Native for ForUpdate {
         session: &mut PostgresSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Option<Taken>, Failure> {
+    ) -> Result<Attempt, Failure> {
         if !self.lock_row(session, claim, lease, None).await? {
-            return Ok(None);
+            return Ok(Attempt::Busy);
         }
-        self.write_down(session, claim, lease).await.map(Some)
+        self.write_down(session, claim, lease).await
     }
 
     async fn wait(
@@ -314,18 +253,47 @@ impl Native for ForUpdate {
         session: &mut PostgresSession,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Attempt, Failure> {
         self.write_down(session, claim, lease).await
     }
 
-    async fn keep(&self, session: &mut PostgresSession) -> Result<(), Failure> {
-        self.sessions.keep(session).await
+    /// The row of the holder is written beside the transaction, where others see it.
+    async fn keep(
+        &self,
+        session: &mut PostgresSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<(), Failure> {
+        let (name, id, debt) = (claim.name.as_str(), claim.id.to_string(), self.debt(lease));
+        let params: [&(dyn ToSql + Sync); 3] = [&name, &id, &debt];
+        let (kept, there) = futures_util::join!(
+            self.beside.query(&self.statements.keep, &params, true),
+            self.sessions.ping(session),
+        );
+        there?;
+        kept.map(|_| ())
     }
 
     /// The session is there, and with it the transaction, unless this fails.
-    async fn free(&self, session: &mut PostgresSession, _: &Claim) -> Result<bool, Failure> {
-        self.end_with(session, "COMMIT").await?;
+    async fn free(&self, session: &mut PostgresSession, claim: &Claim) -> Result<bool, Failure> {
+        let (name, id) = (claim.name.as_str(), claim.id.to_string());
+        let params: [&(dyn ToSql + Sync); 2] = [&name, &id];
+        // One behind the other without waiting for an answer in between.
+        let erased = self.sessions.rows(session, &self.statements.erase, &params);
+        let ended = self.end_with(session, "COMMIT");
+        let (erased, ended) = futures_util::join!(erased, ended);
+        erased?;
+        ended?;
         Ok(true)
+    }
+
+    async fn leave(&self, session: &mut PostgresSession, _: &Claim) -> Result<(), Failure> {
+        self.end_with(session, "ROLLBACK").await
+    }
+
+    async fn forgive(&self, _: &mut PostgresSession, claim: &Claim) -> Result<(), Failure> {
+        let (name, id) = (claim.name.as_str(), claim.id.to_string());
+        self.beside.query(&self.statements.erase, &[&name, &id], true).await.map(|_| ())
     }
 
     async fn why_gone(
@@ -335,7 +303,7 @@ impl Native for ForUpdate {
         token: FencingToken,
     ) -> LossReason {
         let (name, token) = (name.as_str(), i64::try_from(token.get()).unwrap_or(i64::MAX));
-        let rows = self.sessions.rows(session, &self.broken, &[&name, &token]).await;
+        let rows = self.sessions.rows(session, &self.statements.broken, &[&name, &token]).await;
         match rows.ok().and_then(|rows| rows.first()?.get::<_, Option<String>>(0)) {
             Some(reason) => LossReason::Broken { reason },
             None => LossReason::Gone,
@@ -349,8 +317,17 @@ impl Native for ForUpdate {
         text: &str,
         whole: bool,
     ) -> Result<Vec<LockView>, Failure> {
-        let rows = self.sessions.rows(session, &self.show, &[&text, &whole]).await?;
-        Ok(rows.iter().filter_map(view_of).collect())
+        let rows = self.sessions.rows(session, &self.statements.show, &[&text, &whole]).await?;
+        let mut views: Vec<LockView> = Vec::new();
+        for view in rows.iter().filter_map(view_of) {
+            match views.last_mut().filter(|last| last.name == view.name) {
+                // One that has the row, and waits until the holder before it, whose session is gone,
+                // has stopped believing.
+                Some(last) => last.waiters.extend(view.holders.into_iter().map(as_waiter)),
+                None => views.push(view),
+            }
+        }
+        Ok(views)
     }
 
     async fn break_hold(
@@ -362,9 +339,9 @@ impl Native for ForUpdate {
     ) -> Result<bool, Failure> {
         let Ok(token) = i64::try_from(token.get()) else { return Ok(false) };
         let params: [&(dyn ToSql + Sync); 3] = [&name.as_str(), &token, &reason];
-        let found = self.sessions.rows(session, &self.break_hold, &params).await?;
-        for row in &found {
-            self.sessions.rows(session, &self.end, &[&row.get::<_, i32>(0)]).await?;
+        let found = self.sessions.rows(session, &self.statements.break_hold, &params).await?;
+        for row in found.iter().filter(|row| row.get::<_, bool>(1)) {
+            self.sessions.rows(session, &self.statements.end, &[&row.get::<_, i32>(0)]).await?;
         }
         Ok(!found.is_empty())
     }
@@ -381,6 +358,12 @@ impl Native for ForUpdate {
     fn explain(&self, failure: Failure) -> Error {
         self.sessions.explain(failure)
     }
+}
+
+fn as_waiter(holder: HolderView) -> WaiterView {
+    let mut waiter = WaiterView::new(holder.owner, holder.mode);
+    waiter.identity = holder.identity;
+    waiter
 }
 
 /// `None` for a row that is not ours.
