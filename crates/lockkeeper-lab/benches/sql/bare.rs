@@ -103,6 +103,8 @@ impl BareMariaDb {
             let opts = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(port);
             let opts = opts.user(Some("lockkeeper")).db_name(Some("lockkeeper"));
             let mut client = Conn::new(opts).await?;
+            let level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+            client.query_drop(level).await?;
             if number == 0 {
                 client
                     .query_drop(
@@ -120,21 +122,22 @@ impl BareMariaDb {
 
     pub(crate) async fn row(&self, task: u32) -> Result<()> {
         let client = &self.clients[(task % CONNECTIONS) as usize];
-        let taken: Option<String> = client
-            .lock()
-            .await
-            .query_first(format!(
-                "INSERT INTO bare VALUES ('bench/{task}', 'bare', 1, \
-                   UTC_TIMESTAMP(6) + INTERVAL 30 SECOND) \
-                 ON DUPLICATE KEY UPDATE \
-                   token = IF(owner = '' OR expires < UTC_TIMESTAMP(6), token + 1, token), \
-                   owner = IF(owner = '' OR expires < UTC_TIMESTAMP(6), 'bare', owner) \
-                 RETURNING owner"
-            ))
-            .await?;
-        let free = format!("UPDATE bare SET owner = '' WHERE name = 'bench/{task}'");
-        client.lock().await.query_drop(free).await?;
-        ensure!(taken.as_deref() == Some("bare"), "the bare lock is not one");
+        // Assignments run from left to right, so the owner comes first.
+        let take = format!(
+            "INSERT INTO bare VALUES ('bench/{task}', 'bare', 1, \
+               UTC_TIMESTAMP(6) + INTERVAL 30 SECOND) ON DUPLICATE KEY UPDATE \
+               owner = IF(owner = '' OR expires < UTC_TIMESTAMP(6), VALUES(owner), owner), \
+               token = IF(owner = VALUES(owner), token + 1, token), \
+               expires = IF(owner = VALUES(owner), VALUES(expires), expires) \
+             RETURNING IF(owner = 'bare', token, NULL)"
+        );
+        let taken: Option<Option<i64>> = client.lock().await.query_first(take).await?;
+        ensure!(taken.flatten().is_some(), "the bare lock is not one");
+        let free =
+            format!("UPDATE bare SET owner = '' WHERE name = 'bench/{task}' AND owner = 'bare'");
+        let mut client = client.lock().await;
+        client.query_drop(free).await?;
+        ensure!(client.affected_rows() == 1, "the bare lock is not one");
         Ok(())
     }
 

@@ -8,10 +8,11 @@ use lockkeeper_lab::server::Server;
 use std::pin::Pin;
 use std::sync::Arc;
 
-const CYCLES: u32 = 60;
+/// How often a lock is taken in a round, by all tasks together.
+const CYCLES: u32 = 32;
 const TASKS: u32 = 16;
-/// How often a lock that waits for no disk is taken in a slice.
-const QUICK: u32 = 400;
+/// How often one is that waits for no disk.
+const QUICK: u32 = 100;
 const GOAL: f64 = 0.9;
 
 pub(crate) async fn run(kind: &str, server: &Server) -> Result<()> {
@@ -30,7 +31,8 @@ async fn postgres(server: &Server) -> Result<()> {
     let pair = (row.clone(), locking(&table));
     compare("postgres table, one task: of bare", 1, CYCLES, pair, GOAL).await?;
     let pair = (row, locking(&table));
-    compare("postgres table, 16 tasks on 16 names: of bare", TASKS, CYCLES, pair, GOAL).await?;
+    compare("postgres table, 16 tasks on 16 names: of bare", TASKS, CYCLES / TASKS, pair, GOAL)
+        .await?;
     let of = bare.clone();
     let native = move |task| {
         let bare = of.clone();
@@ -64,7 +66,8 @@ async fn mariadb(server: &Server) -> Result<()> {
     let pair = (row.clone(), locking(&table));
     compare("mariadb table, one task: of bare", 1, CYCLES, pair, GOAL).await?;
     let pair = (row, locking(&table));
-    compare("mariadb table, 16 tasks on 16 names: of bare", TASKS, CYCLES, pair, GOAL).await?;
+    compare("mariadb table, 16 tasks on 16 names: of bare", TASKS, CYCLES / TASKS, pair, GOAL)
+        .await?;
     let of = bare.clone();
     let native = move |task| {
         let bare = of.clone();

@@ -1,11 +1,12 @@
-//! Short slices in turn, and the median of their ratios: a busy machine slows both sides of a slice.
+//! Short rounds in turn, and the median of their ratios: a busy machine slows both sides of a round.
 
 use crate::timed::timed;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The slices of one comparison.
-const SLICES: u32 = 15;
+/// The rounds of one comparison: many short ones, because a few long ones hit upon a quiet or a busy
+/// time of the machine.
+const ROUNDS: u32 = 101;
 
 /// The middle one.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
@@ -28,11 +29,18 @@ where
     G: Future<Output = Result<()>> + Send,
 {
     let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
-    for slice in 0..=SLICES {
-        let theirs = timed(tasks, cycles, bare.clone()).await?.as_secs_f64();
-        let mine = timed(tasks, cycles, ours.clone()).await?.as_secs_f64();
+    for round in 0..=ROUNDS {
+        let (theirs, mine) = if round % 2 == 0 {
+            let theirs = timed(tasks, cycles, bare.clone()).await?;
+            (theirs, timed(tasks, cycles, ours.clone()).await?)
+        } else {
+            // Whoever comes second may find caches warm, or the disk busy.
+            let mine = timed(tasks, cycles, ours.clone()).await?;
+            (timed(tasks, cycles, bare.clone()).await?, mine)
+        };
+        let (theirs, mine) = (theirs.as_secs_f64(), mine.as_secs_f64());
         // The first connects, prepares and makes the rows.
-        if slice > 0 {
+        if round > 0 {
             times[0].push(mine);
             times[1].push(theirs);
             ratios.push(theirs / mine);
