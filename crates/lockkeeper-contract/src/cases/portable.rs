@@ -3,6 +3,7 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
+use crate::faulty::Renewals;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, free, taken};
 use crate::verdict::{Failure, Outcome, ensure};
 use lockkeeper::backend::{Backend, Capability, Lease, Release, Standing, Ticket};
@@ -92,12 +93,21 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
 
 /// The process that has the ticket decides for how long a renewal is good. Those that wait look at the claim
 /// again and again, which must not shorten it to the ttl that it was made with.
+///
+/// The keeper that made the claim must not renew it meanwhile: a renewal of its own that is under way when
+/// its guard is detached may reach the store behind the ticket's, and is good for the claim's ttl only.
 async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
     let ttl = stage.ttl(SHORT);
-    let (keeper, guard, mut ticket) = claimed(&stage, ttl).await?;
-    let name = guard.name().to_string();
+    let (keeper, way) = stage.faulty().await?;
+    way.renewals(Renewals::Fail);
+    // Connected before the claim is made, which nobody else keeps.
+    let elsewhere = stage.backend().await?;
+    let name = stage.name("wanders");
+    let guard = keeper.lock(&name).ttl(ttl).acquire().await?;
+    let mut ticket = way.ticket().ok_or_else(|| Failure::broken("a guard, and no grant"))?;
     ticket.ttl = LONG;
-    let mut lease = lease_elsewhere(&stage, &ticket).await?;
+    let lease = elsewhere.lease_of(&ticket);
+    let mut lease = lease.ok_or_else(|| Failure::broken("portable, and there is no lease"))?;
     guard.detach();
     let standing = lease.renew().await?;
     ensure!(!matches!(standing, Standing::Lost(_)), "it was {standing:?}");
