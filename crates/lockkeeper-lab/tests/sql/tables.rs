@@ -107,8 +107,9 @@ async fn a_free_name_has_one_row_and_no_claim(lab: &Lab) -> Result<()> {
 async fn tokens_outlive_the_rows_of_their_names(lab: &Lab) -> Result<()> {
     let server = start(lab)?;
     let one = keeper(&server, "").await?;
-    let guard = one.lock("cleaned").acquire().await?;
-    guard.release().await?;
+    for name in ["cleaned", "tried"] {
+        one.lock(name).acquire().await?.release().await?;
+    }
     let future = 4_000_000_000_000_000_i64;
     query(
         &server,
@@ -119,9 +120,14 @@ async fn tokens_outlive_the_rows_of_their_names(lab: &Lab) -> Result<()> {
             crate::FLOOR
         ),
     )?;
-    query(&server, "DELETE FROM lockkeeper WHERE name = 'cleaned'")?;
-    let token = one.lock("cleaned").acquire().await?.token().map(|token| token.get());
-    ensure!(token == u64::try_from(future).ok().map(|it| it + 1), "{token:?}");
+    query(&server, "DELETE FROM lockkeeper WHERE name IN ('cleaned', 'tried')")?;
+    // By a keeper that has seen the rows.
+    let waited = one.lock("cleaned").acquire_within(super::PATIENT).await?;
+    let tried = one.lock("tried").try_acquire().await?;
+    for token in [waited.token(), tried.and_then(|tried| tried.token())] {
+        let token = token.map(|token| token.get());
+        ensure!(token == u64::try_from(future).ok().map(|it| it + 1), "{token:?}");
+    }
     Ok(())
 }
 

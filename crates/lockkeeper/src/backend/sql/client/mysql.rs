@@ -34,6 +34,15 @@ const STALE: Duration = Duration::from_secs(1);
 /// The answers to the statements of one request that return rows, in order.
 pub(in crate::backend::sql) type Answers = Vec<Vec<Row>>;
 
+/// All that a request came to.
+pub(in crate::backend::sql) struct Answered {
+    pub(in crate::backend::sql) rows: Answers,
+    /// How many rows the last statement changed.
+    pub(in crate::backend::sql) changed: u64,
+    /// What the last statement called `LAST_INSERT_ID` with; 0 if it did not.
+    pub(in crate::backend::sql) counted: u64,
+}
+
 /// A text as it stands in a request.
 pub(in crate::backend::sql) fn text(text: &str) -> String {
     format!("_utf8mb4 x'{}'", hex(text.as_bytes()))
@@ -234,15 +243,15 @@ impl MysqlClient {
         request: &str,
         idempotent: bool,
     ) -> Result<Answers, Failure> {
-        self.run_counted(request, idempotent).await.map(|(answers, _)| answers)
+        self.run_counted(request, idempotent).await.map(|answered| answered.rows)
     }
 
-    /// As [`run`](Self::run), with how many rows the last statement changed.
+    /// As [`run`](Self::run), with what the server says beside the rows.
     pub(in crate::backend::sql) async fn run_counted(
         &self,
         request: &str,
         idempotent: bool,
-    ) -> Result<(Answers, u64), Failure> {
+    ) -> Result<Answered, Failure> {
         let limit = self.connector.timeout();
         let (mut conflicts, mut tries) = (0, BREAKS);
         loop {
@@ -252,10 +261,11 @@ impl MysqlClient {
             let mut connection = self.connection(idempotent).await?;
             tries -= 1;
             let failure = match connection.run(request, limit).await {
-                Ok(answers) => {
+                Ok(rows) => {
                     let changed = connection.conn.affected_rows();
+                    let counted = connection.conn.last_insert_id().unwrap_or(0);
                     lock(&self.idle).push(connection);
-                    return Ok((answers, changed));
+                    return Ok(Answered { rows, changed, counted });
                 }
                 Err(failure) => failure,
             };

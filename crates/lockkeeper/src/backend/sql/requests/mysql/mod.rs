@@ -1,0 +1,212 @@
+//! The requests to MariaDB and MySQL: texts out, rows and counts in.
+
+mod prepare;
+mod rows;
+mod statements;
+mod upkeep;
+
+use super::super::client::MysqlClient;
+use super::super::error::Failure;
+use super::super::queue::{ALONE, Change, Queue};
+use super::super::record::HELD;
+use super::super::schema::Tables;
+use super::{Listed, Listening, Requests};
+use crate::backend::Claim;
+use crate::backend::support::sync::lock;
+use crate::error::Result;
+use async_trait::async_trait;
+use mysql_async::Row;
+use mysql_async::prelude::FromValue;
+use prepare::Prepare;
+use rows::{record, value};
+use statements::Statements;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many names are remembered to have a row. When there are more, all are forgotten: what that
+/// costs is one longer statement for each.
+const KNOWN: usize = 4096;
+
+/// Requests on two tables of a MariaDB or MySQL.
+pub(in super::super) struct MysqlRequests {
+    client: MysqlClient,
+    tables: Tables,
+    statements: Statements,
+    /// Whether an `INSERT` can say what became of its row, as on MariaDB.
+    returns: AtomicBool,
+    /// Names that have a row, unless it was cleaned away since.
+    known: Mutex<HashSet<Box<str>>>,
+}
+
+impl MysqlRequests {
+    pub(in super::super) fn new(client: MysqlClient, tables: Tables) -> Self {
+        let statements = Statements::new(&tables);
+        let returns = AtomicBool::new(false);
+        Self { client, tables, statements, returns, known: Mutex::default() }
+    }
+
+    /// The first column of the first row of the last answer.
+    async fn ask<T: FromValue>(&self, request: &str, again: bool) -> Result<Option<T>, Failure> {
+        let answers = self.client.run(request, again).await?;
+        Ok(answers.last().and_then(|rows| rows.first()).map(|row| value(row, 0)))
+    }
+
+    async fn rows(&self, request: &str) -> Result<Vec<Row>, Failure> {
+        Ok(self.client.run(request, true).await?.pop().unwrap_or_default())
+    }
+
+    /// Remembers that the name has a row.
+    fn know(&self, name: &str) {
+        let mut known = lock(&self.known);
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        known.insert(name.into());
+    }
+}
+
+#[async_trait]
+impl Requests for MysqlRequests {
+    fn shown(&self) -> &str {
+        self.client.connector.shown()
+    }
+
+    /// A name whose row was cleaned away since it was last taken here looks like one that others
+    /// have. Whoever reads it then finds no row, and asks again: from here on as for a new name.
+    async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
+        let name = claim.name.as_str();
+        if lock(&self.known).contains(name) {
+            let request = self.statements.retake(claim, process);
+            let answered = self.client.run_counted(&request, false).await?;
+            if answered.changed == 0 {
+                lock(&self.known).remove(name);
+                return Ok(None);
+            }
+            return Ok(i64::try_from(answered.counted).ok());
+        }
+        let request = self.statements.take(claim, process, self.returns.load(Ordering::Relaxed));
+        let taken = self.ask::<Option<i64>>(&request, false).await?.flatten();
+        self.know(name);
+        Ok(taken)
+    }
+
+    async fn free(&self, name: &str, id: &str) -> Result<bool, Failure> {
+        // Not sent again by the client: a second answer would say that it was not there.
+        let request = self.statements.free(name, id);
+        Ok(self.client.run_counted(&request, false).await?.changed > 0)
+    }
+
+    async fn extend(&self, name: &str, id: &str, ttl: i64) -> Result<bool, Failure> {
+        let request = self.statements.extend(name, id, ttl);
+        Ok(self.client.run_counted(&request, true).await?.changed > 0)
+    }
+
+    async fn confirm(&self, name: &str, id: &str, ticket: i64) -> Result<bool, Failure> {
+        let request = self.statements.confirm(name, id, ticket);
+        Ok(self.ask::<i64>(&request, true).await?.is_some_and(|changed| changed > 0))
+    }
+
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure> {
+        let answers = self.client.run(&self.statements.join(claim, process), false).await?;
+        let row = answers.last().and_then(|rows| rows.first());
+        Ok(row.map(|row| (value(row, 0), value(row, 1))))
+    }
+
+    async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure> {
+        let rows = self.rows(&self.statements.read(name, id)).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let place: i16 = value(first, 4);
+        let head = (value(first, 0), value(first, 1), value(first, 2), value(first, 3), place);
+        let claims = if place == ALONE {
+            vec![(record(first, 5, value(first, 9), HELD), true)]
+        } else {
+            let filled = rows.iter().filter(|row| value::<Option<i64>>(row, 15).is_some());
+            let read = filled.map(|row| {
+                (record(row, 17, value(row, 15), value(row, 16)), value::<i64>(row, 27) != 0)
+            });
+            read.collect()
+        };
+        Ok(Some(Queue::read(process, head, claims)))
+    }
+
+    async fn apply(&self, name: &str, version: i64, change: &Change) -> Result<bool, Failure> {
+        let request = self.statements.apply(name, version, change);
+        Ok(self.ask::<i64>(&request, false).await?.is_some_and(|changed| changed > 0))
+    }
+
+    async fn beat(&self, process: &str) -> Result<i64, Failure> {
+        Ok(self.ask(&self.statements.beat(process), true).await?.unwrap_or(0))
+    }
+
+    async fn end(&self, process: &str) -> Result<(), Failure> {
+        self.client.run(&self.statements.end(process), true).await.map(|_| ())
+    }
+
+    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows(&self.statements.granted(process, names)).await?;
+        Ok(rows.iter().map(|row| value(row, 0)).collect())
+    }
+
+    async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure> {
+        let rows = self.rows(&self.statements.broken(process)).await?;
+        Ok(rows.iter().map(|row| (value(row, 0), value(row, 1), value(row, 2))).collect())
+    }
+
+    async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure> {
+        let rows = self.rows(&self.statements.list(first, exact)).await?;
+        let now = rows.first().map_or(0, |row| value(row, 0));
+        let filled = rows.iter().filter(|row| value::<Option<i64>>(row, 2).is_some());
+        let listed = filled.map(|row| {
+            let record = record(row, 4, value(row, 2), value(row, 3));
+            (value(row, 1), record, value::<i64>(row, 14) != 0)
+        });
+        Ok((now, listed.collect()))
+    }
+
+    async fn reserve(&self, name: &str, count: i64, floor: i64) -> Result<i64, Failure> {
+        Ok(self.ask(&self.statements.reserve(name, count, floor), true).await?.unwrap_or(0))
+    }
+
+    async fn raise_floor(&self, unused: i64) -> Result<(), Failure> {
+        self.client.run(&self.statements.raise_floor(unused), true).await.map(|_| ())
+    }
+
+    async fn sweep(&self, unused: i64) -> Result<Vec<String>, Failure> {
+        let rows = self.rows(&self.statements.sweep(unused)).await?;
+        Ok(rows.iter().map(|row| value(row, 0)).collect())
+    }
+
+    /// These servers tell their uptime in whole seconds, which is not the same for two who ask.
+    async fn incarnation(&self) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
+
+    async fn listen(&self, _: &str) -> Result<Option<Listening>, Failure> {
+        Ok(None)
+    }
+
+    fn can_listen(&self) -> bool {
+        false
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        let maria = Prepare { client: &self.client, tables: &self.tables }.run().await?;
+        self.returns.store(maria, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn disconnect(&self) {
+        self.client.disconnect();
+    }
+}
+
+impl fmt::Debug for MysqlRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MysqlRequests").field(&self.client).finish()
+    }
+}

@@ -1,0 +1,283 @@
+//! The texts of the requests to MariaDB and MySQL.
+//!
+//! A request is one text: a statement that is its own transaction, or a transaction from `BEGIN` to
+//! `COMMIT`, with a question behind it for what came of it. Each first changes the row of the name,
+//! found by the primary key, and then rows of that name only; so there is no order in which two of
+//! them could wait for each other.
+//!
+//! How many rows a statement changed is asked only where a change is certain to change something,
+//! since drivers and servers count differently what was found and left as it was. Every request has
+//! as few statements as it can: the server answers each by itself, and each answer wakes the client.
+
+use super::super::super::client::{bytes, text};
+use super::super::super::queue::{ALONE, CROWD, Change, FREE, LOADED};
+use super::super::super::record::{HANDED, HELD, Record, WAITING, code_of, micros};
+use super::super::super::schema::{CLAIM, Tables};
+use super::super::{FLOOR_ROW, PROCESS_ROW};
+use crate::backend::Claim;
+use std::fmt::Write;
+
+/// The database's clock; the same for the length of a statement, and not that of a time zone.
+pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// The texts, with the names of the tables in them.
+pub(super) struct Statements {
+    pub(super) tables: Tables,
+    /// What the tokens of a name without a row must be above.
+    pub(super) floor: String,
+}
+
+/// A claim as it stands in a text.
+struct Written {
+    name: String,
+    id: String,
+    owner: String,
+    process: String,
+    mode: i64,
+    ttl: i64,
+    identity: String,
+    note: String,
+}
+
+impl Written {
+    fn of(claim: &Claim, process: &str) -> Self {
+        Self {
+            name: bytes(claim.name.as_str().as_bytes()),
+            id: text(&claim.id.to_string()),
+            owner: text(claim.owner.id()),
+            process: text(process),
+            mode: code_of(claim.mode),
+            ttl: micros(claim.ttl),
+            identity: text(&claim.identity),
+            note: text(&claim.note),
+        }
+    }
+}
+
+impl Statements {
+    pub(super) fn new(tables: &Tables) -> Self {
+        let floor = format!(
+            "COALESCE((SELECT token + 1 FROM {} WHERE name = {} AND state = 0 AND ticket = 0), 0)",
+            tables.claims,
+            bytes(FLOOR_ROW.as_bytes())
+        );
+        Self { tables: tables.clone(), floor }
+    }
+
+    /// Takes a name that may have no row yet.
+    ///
+    /// Assignments run from left to right, and see what those before them did. So the id comes
+    /// first, and all others go by whether it is ours. Likewise a value can be made of those before
+    /// it, so the clock and the floor stand in the text once.
+    ///
+    /// `returns`: whether an `INSERT` can say what became of its row, as on MariaDB; MySQL is asked
+    /// by a second statement in the same request.
+    pub(super) fn take(&self, claim: &Claim, process: &str, returns: bool) -> String {
+        let (names, floor) = (&self.tables.names, &self.floor);
+        let Written { name, id, owner, process, mode, ttl, identity, note } =
+            Written::of(claim, process);
+        let mut request = format!(
+            "INSERT INTO {names} (name, version, place, waiting, since, last, id, owner, process, \
+             mode, token, ttl, expires, identity, note) VALUES ({name}, 1, 1, 0, {NOW}, \
+             GREATEST(since, {floor}), {id}, {owner}, {process}, {mode}, last, {ttl}, since + ttl, \
+             {identity}, {note}) ON DUPLICATE KEY UPDATE id = IF(place = 0 OR (place = 1 \
+             AND (expires <= VALUES(since) OR id = VALUES(id))), VALUES(id), id)"
+        );
+        for (column, new) in [
+            ("version", "version + 1"),
+            ("last", "GREATEST(last + 1, VALUES(last))"),
+            ("token", "last"),
+            ("waiting", "0"),
+            ("owner", "VALUES(owner)"),
+            ("process", "VALUES(process)"),
+            ("mode", "VALUES(mode)"),
+            ("ttl", "VALUES(ttl)"),
+            ("since", "VALUES(since)"),
+            ("expires", "VALUES(expires)"),
+            ("identity", "VALUES(identity)"),
+            ("note", "VALUES(note)"),
+            ("place", "1"),
+        ] {
+            let _ = write!(request, ", {column} = IF(id = VALUES(id), {new}, {column})");
+        }
+        if returns {
+            let _ = write!(request, " RETURNING IF(id = {id}, token, NULL)");
+        } else {
+            let _ = write!(
+                request,
+                "; SELECT token FROM {names} WHERE name = {name} AND place = 1 AND id = {id}"
+            );
+        }
+        request
+    }
+
+    /// Takes a name that has a row, by an `UPDATE` which changes that row or nothing; its token is
+    /// what the server says to have counted up to.
+    ///
+    /// For the server this is half the work of an `INSERT` that finds the row there: it looks for no
+    /// floor, and answers in one packet. Every assignment goes by what was there before, whether
+    /// or not it comes behind others, so that no mode of the server matters.
+    pub(super) fn retake(&self, claim: &Claim, process: &str) -> String {
+        let names = &self.tables.names;
+        let Written { name, id, owner, process, mode, ttl, identity, note } =
+            Written::of(claim, process);
+        format!(
+            "UPDATE {names} SET version = version + 1, place = {ALONE}, waiting = 0, \
+             token = LAST_INSERT_ID(GREATEST(last + 1, {NOW})), last = GREATEST(last + 1, {NOW}), \
+             id = {id}, owner = {owner}, process = {process}, mode = {mode}, ttl = {ttl}, \
+             since = {NOW}, expires = {NOW} + {ttl}, identity = {identity}, note = {note} \
+             WHERE name = {name} AND (place = {FREE} OR (place = {ALONE} \
+             AND (expires <= {NOW} OR id = {id})))"
+        )
+    }
+
+    pub(super) fn free(&self, name: &str, id: &str) -> String {
+        format!(
+            "UPDATE {} SET version = version + 1, place = 0, id = '', expires = {NOW} \
+             WHERE name = {} AND place = 1 AND id = {} AND process <> ''",
+            self.tables.names,
+            bytes(name.as_bytes()),
+            text(id)
+        )
+    }
+
+    pub(super) fn extend(&self, name: &str, id: &str, ttl: i64) -> String {
+        format!(
+            "UPDATE {} SET version = version + 1, expires = {NOW} + {ttl} WHERE name = {} \
+             AND place = 1 AND id = {} AND process <> '' AND expires > {NOW}",
+            self.tables.names,
+            bytes(name.as_bytes()),
+            text(id)
+        )
+    }
+
+    pub(super) fn confirm(&self, name: &str, id: &str, ticket: i64) -> String {
+        let Tables { names, claims } = &self.tables;
+        let (name, id) = (bytes(name.as_bytes()), text(id));
+        format!(
+            "BEGIN; UPDATE {names} SET version = version + 1 WHERE name = {name} \
+             AND place = {CROWD}; UPDATE {claims} SET state = {HELD}, expires = {NOW} + ttl \
+             WHERE name = {name} AND state = {HANDED} AND ticket = {ticket} AND id = {id} \
+             AND expires > {NOW}; SET @lockkeeper = ROW_COUNT(); COMMIT; SELECT @lockkeeper"
+        )
+    }
+
+    pub(super) fn join(&self, claim: &Claim, process: &str) -> String {
+        let Tables { names, claims } = &self.tables;
+        let Written { name, id, owner, process, mode, ttl, identity, note } =
+            Written::of(claim, process);
+        // Whether the owner holds the name is looked at in the second statement: it begins when the
+        // row of the name is locked, and sees all that was committed until then.
+        format!(
+            "BEGIN; UPDATE {names} SET version = version + 1, last = GREATEST(last + 1, {NOW}) \
+             WHERE name = {name} AND place = {CROWD} AND waiting > 0; SET @lockkeeper = ROW_COUNT(); \
+             INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT l.name, {WAITING}, l.last, {id}, \
+             {owner}, {process}, {mode}, l.last, {ttl}, {NOW}, {NOW} + {ttl}, {identity}, {note} \
+             FROM {names} l WHERE l.name = {name} AND @lockkeeper = 1 AND NOT EXISTS (SELECT 1 \
+             FROM {claims} c WHERE c.name = {name} AND c.state < {WAITING} AND c.owner = {owner}); \
+             SET @lockkeeper = ROW_COUNT(); \
+             UPDATE {names} SET waiting = waiting + 1 WHERE name = {name} AND @lockkeeper = 1; \
+             SELECT last, waiting FROM {names} WHERE name = {name} AND @lockkeeper = 1; COMMIT"
+        )
+    }
+
+    /// Ten columns behind the head of the name for a claim in its own row; ticket and state of a
+    /// claim beside it, ten columns of that, and whether its process lives.
+    pub(super) fn read(&self, name: &str, id: &str) -> String {
+        let Tables { names, claims } = &self.tables;
+        let name = bytes(name.as_bytes());
+        let by_id = match id {
+            "" => String::new(),
+            id => format!(
+                " UNION ALL SELECT * FROM {claims} WHERE name = {name} AND state = {WAITING} \
+                 AND id = {}",
+                text(id)
+            ),
+        };
+        format!(
+            "SELECT {NOW}, l.version, l.last, l.waiting, l.place{}, q.ticket, q.state{}, \
+             COALESCE(p.expires > {NOW}, 0) FROM {names} l LEFT JOIN (\
+             SELECT * FROM {claims} WHERE name = {name} AND state < {WAITING} UNION ALL \
+             (SELECT * FROM {claims} WHERE name = {name} AND state = {WAITING} ORDER BY ticket \
+             LIMIT {LOADED}){by_id}) q ON l.place = {CROWD} \
+             LEFT JOIN {names} p ON p.name = CONCAT({}, q.process) WHERE l.name = {name}",
+            of_claim("l"),
+            of_claim("q"),
+            bytes(PROCESS_ROW.as_bytes()),
+        )
+    }
+
+    pub(super) fn apply(&self, name: &str, version: i64, change: &Change) -> String {
+        let Tables { names, claims } = &self.tables;
+        let name = bytes(name.as_bytes());
+        let Change { place, last, waiting, now, .. } = change;
+        let mut request = format!(
+            "BEGIN; UPDATE {names} SET version = version + 1, place = {place}, last = {last}, \
+             waiting = {waiting}, "
+        );
+        match &change.alone {
+            Some(record) => {
+                for (column, new) in CLAIM.split(", ").zip(values(record).split(", ")) {
+                    let _ = write!(request, "{column} = {new}, ");
+                }
+            }
+            None => {
+                let _ = write!(request, "id = '', process = '', expires = {now}, ");
+            }
+        }
+        request.truncate(request.len() - 2);
+        let _ = write!(
+            request,
+            " WHERE name = {name} AND version = {version}; SET @lockkeeper = ROW_COUNT()"
+        );
+        for (state, ticket) in &change.deletes {
+            let _ = write!(
+                request,
+                "; DELETE FROM {claims} WHERE name = {name} AND state = {state} \
+                 AND ticket = {ticket} AND @lockkeeper = 1"
+            );
+        }
+        for (was, record) in &change.updates {
+            let Record { state, ticket, since, expires, .. } = record;
+            let _ = write!(
+                request,
+                "; UPDATE {claims} SET state = {state}, process = {}, since = {since}, \
+                 expires = {expires}, note = {} WHERE name = {name} AND state = {was} \
+                 AND ticket = {ticket} AND @lockkeeper = 1",
+                text(&record.process),
+                text(&record.note)
+            );
+        }
+        for record in &change.inserts {
+            let _ = write!(
+                request,
+                "; INSERT INTO {claims} (name, state, ticket, {CLAIM}) \
+                 SELECT {name}, {}, {}, {} FROM DUAL WHERE @lockkeeper = 1",
+                record.state,
+                record.ticket,
+                values(record)
+            );
+        }
+        request += "; COMMIT; SELECT @lockkeeper";
+        request
+    }
+}
+
+/// The values of a claim in the order of [`CLAIM`].
+fn values(record: &Record) -> String {
+    let Record { mode, token, ttl, since, expires, .. } = record;
+    format!(
+        "{}, {}, {}, {}, {token}, {ttl}, {since}, {expires}, {}, {}",
+        text(&record.id),
+        text(&record.owner),
+        text(&record.process),
+        code_of(*mode),
+        text(&record.identity),
+        text(&record.note),
+    )
+}
+
+/// The columns of a claim in a table of this name.
+pub(super) fn of_claim(table: &str) -> String {
+    CLAIM.split(", ").map(|column| format!(", {table}.{column}")).collect()
+}

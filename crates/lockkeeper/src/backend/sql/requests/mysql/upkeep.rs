@@ -1,0 +1,113 @@
+//! The texts of the requests beside those of a lock: heartbeats, what was granted or broken, lists,
+//! numbers, and the cleaner.
+
+use super::super::super::client::{bytes, text};
+use super::super::super::queue::{ALONE, CROWD};
+use super::super::super::record::{BROKEN, HELD, WAITER_LEASE, WAITING, micros};
+use super::super::super::schema::{CLAIM, Tables};
+use super::super::{FLOOR_ROW, PROCESS_ROW, SEQUENCE_ROW};
+use super::statements::{NOW, Statements, of_claim};
+
+impl Statements {
+    pub(super) fn beat(&self, process: &str) -> String {
+        let (names, row) = (&self.tables.names, process_row(process));
+        let lease = micros(WAITER_LEASE);
+        format!(
+            "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES ({row}, 0, \
+             0, {NOW}, 0, '', '', '', 0, 0, 0, {NOW}, {NOW} + {lease}, '', '') \
+             ON DUPLICATE KEY UPDATE last = IF(expires <= {NOW}, {NOW}, last), since = {NOW}, \
+             expires = {NOW} + {lease}; SELECT last FROM {names} WHERE name = {row}"
+        )
+    }
+
+    pub(super) fn end(&self, process: &str) -> String {
+        format!("DELETE FROM {} WHERE name = {}", self.tables.names, process_row(process))
+    }
+
+    /// For at least one name.
+    pub(super) fn granted(&self, process: &str, names: &[String]) -> String {
+        let Tables { names: table, claims } = &self.tables;
+        let wanted: Vec<String> = names.iter().map(|name| bytes(name.as_bytes())).collect();
+        let (wanted, process) = (wanted.join(", "), text(process));
+        format!(
+            "SELECT id FROM {claims} WHERE name IN ({wanted}) AND state < {WAITING} \
+             AND process = {process} UNION ALL SELECT id FROM {table} WHERE name IN ({wanted}) \
+             AND place = {ALONE} AND process = {process}"
+        )
+    }
+
+    pub(super) fn broken(&self, process: &str) -> String {
+        format!(
+            "SELECT name, id, note FROM {} WHERE state = {BROKEN} AND process = {}",
+            self.tables.claims,
+            text(process)
+        )
+    }
+
+    /// The clock; name, ticket, state and ten columns of a claim, and whether its process lives.
+    pub(super) fn list(&self, first: &str, exact: bool) -> String {
+        let Tables { names, claims } = &self.tables;
+        // Names of locks begin behind the control characters.
+        let from = bytes(first.max(" ").as_bytes());
+        let matches = |table: &str| match (exact, first) {
+            (true, _) => format!("{table}.name = {from}"),
+            (false, "") => format!("{table}.name >= {from}"),
+            (false, first) => {
+                let length = first.len();
+                format!("{table}.name >= {from} AND LEFT({table}.name, {length}) = {from}")
+            }
+        };
+        format!(
+            "SELECT {NOW}, a.*, COALESCE(p.expires > {NOW}, 0) FROM (SELECT 1) one LEFT JOIN (\
+             SELECT l.name, l.token AS ticket, {HELD} AS state{} FROM {names} l \
+             WHERE l.place = {ALONE} AND {} UNION ALL SELECT c.name, c.ticket, c.state{} \
+             FROM {claims} c WHERE {}) a ON 1 = 1 \
+             LEFT JOIN {names} p ON p.name = CONCAT({}, a.process)",
+            of_claim("l"),
+            matches("l"),
+            of_claim("c"),
+            matches("c"),
+            bytes(PROCESS_ROW.as_bytes()),
+        )
+    }
+
+    pub(super) fn reserve(&self, name: &str, count: i64, floor: i64) -> String {
+        let (names, row) = (&self.tables.names, bytes(format!("{SEQUENCE_ROW}{name}").as_bytes()));
+        let never = i64::MAX;
+        format!(
+            "BEGIN; INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES \
+             ({row}, 0, 0, {floor}, 0, '', '', '', 0, 0, 0, 0, {never}, '', '') \
+             ON DUPLICATE KEY UPDATE last = GREATEST(last + {count}, {floor}); \
+             SELECT last FROM {names} WHERE name = {row}; COMMIT"
+        )
+    }
+
+    pub(super) fn raise_floor(&self, unused: i64) -> String {
+        let Tables { names, claims } = &self.tables;
+        let (row, never) = (bytes(FLOOR_ROW.as_bytes()), i64::MAX);
+        format!(
+            "SET @lockkeeper = (SELECT COALESCE(MAX(last), 0) FROM {names} \
+             WHERE place < {CROWD} AND expires < {NOW} - {unused} AND name >= ' '); \
+             INSERT INTO {claims} (name, state, ticket, {CLAIM}) VALUES ({row}, 0, 0, '', '', '', \
+             0, @lockkeeper, 0, 0, {never}, '', '') \
+             ON DUPLICATE KEY UPDATE token = GREATEST(token, @lockkeeper)"
+        )
+    }
+
+    /// A plain condition on one table, with the floor read before: a `DELETE` with a query in it
+    /// meets others on its way and deadlocks.
+    pub(super) fn sweep(&self, unused: i64) -> String {
+        let (names, floor) = (&self.tables.names, &self.floor);
+        format!(
+            "SET @lockkeeper = {floor} - 1; \
+             DELETE FROM {names} WHERE place < {CROWD} AND expires < {NOW} - {unused} \
+             AND (name < ' ' OR last <= @lockkeeper) LIMIT 1000; \
+             SELECT name FROM {names} WHERE place = {CROWD} AND expires < {NOW} - {unused} \
+             LIMIT 100"
+        )
+    }
+}
+
+fn process_row(process: &str) -> String {
+    bytes(format!("{PROCESS_ROW}{process}").as_bytes())
+}
