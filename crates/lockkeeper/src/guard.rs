@@ -217,6 +217,9 @@ impl Guard {
 
     /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.
     /// Where the claim is shared, this counts when the last guard goes by `detach`.
+    ///
+    /// A renewal that is under way may reach the store after this. The claim then ends with the
+    /// ttl of this guard, also where a ticket with a longer ttl was renewed in between.
     pub fn detach(self) {
         self.into_hold().detach();
     }

@@ -14,6 +14,8 @@ cases!(
     many_that_open_at_once_make_the_tables_once,
     no_deadlock_reaches_anyone,
     a_free_name_has_one_row_and_no_claim,
+    a_release_lets_the_next_one_in_by_itself,
+    what_expired_by_the_servers_clock_is_not_renewed,
     tokens_outlive_the_rows_of_their_names,
     closing_leaves_no_connection_and_no_heartbeat,
 );
@@ -100,6 +102,34 @@ async fn a_free_name_has_one_row_and_no_claim(lab: &Lab) -> Result<()> {
     ensure!(number(&server, claims)? == 0, "a claim was left");
     let free = "SELECT count(*) FROM lockkeeper WHERE name = 'rows' AND place = 0";
     ensure!(number(&server, free)? == 1, "the name's row is not there, or not free");
+    Ok(())
+}
+
+/// Not when the next one looks: then it would be late by the time between two looks.
+async fn a_release_lets_the_next_one_in_by_itself(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let (one, two) = (keeper(&server, "").await?, keeper(&server, "").await?);
+    let held = one.lock("next").ttl(LONG).acquire().await?;
+    let next = super::waiting(&two, "next");
+    super::queue_of(&one, "next", 1).await;
+    held.release().await?;
+    let waiting = "SELECT count(*) FROM lockkeeper_claim WHERE name = 'next' AND state = 9";
+    let waiting = number(&server, waiting)?;
+    ensure!(waiting == 0, "{waiting} wait for a lock that was given back");
+    Ok(next.await??.release().await?)
+}
+
+/// Even if nobody else came: another may have been told that the name was free.
+async fn what_expired_by_the_servers_clock_is_not_renewed(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let one = keeper(&server, "").await?;
+    let held = one.lock("expired").ttl(Duration::from_secs(6)).acquire().await?;
+    query(&server, "UPDATE lockkeeper SET expires = 1 WHERE name = 'expired'")?;
+    // The renewals of a third of the ttl would put this off for ever.
+    let lost = tokio::time::timeout(super::PATIENT, held.lost()).await;
+    ensure!(lost.is_ok(), "a claim that had expired was renewed");
+    let said = held.release().await;
+    ensure!(said.is_err(), "a claim that had expired was given back");
     Ok(())
 }
 
