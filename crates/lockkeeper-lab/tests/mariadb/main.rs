@@ -3,6 +3,7 @@
 
 mod crowd;
 mod intruder;
+mod isolation;
 mod reaching;
 #[path = "../sql/mod.rs"]
 mod sql;
@@ -21,6 +22,7 @@ fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let cases = [
         crowd::CASES,
+        isolation::CASES,
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
