@@ -26,6 +26,7 @@ fn main() -> Result<()> {
         sql::faults::CASES,
         sql::intruders::CASES,
         sql::replies::CASES,
+        sql::standby::CASES,
         sql::tables::CASES,
     ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
@@ -79,6 +80,34 @@ pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
     for statement in lines.join("\n").split(";\n").map(|it| it.trim_end_matches(';')) {
         query(server, statement)?;
     }
+    Ok(())
+}
+
+/// A server that others can follow.
+pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
+    lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()
+}
+
+/// A server that follows the one on this port, with a number of its own.
+pub(crate) fn replica(lab: &Lab, port: u16, number: u32) -> Result<Server> {
+    let plan = lab.mariadb().config("--log-bin=changes").config("--log-slave-updates=ON");
+    let server = plan.config(&format!("--server-id={number}")).start()?;
+    query(
+        &server,
+        &format!(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, \
+             MASTER_USER = 'lockkeeper', MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos"
+        ),
+    )?;
+    query(&server, "START SLAVE")?;
+    read_only(&server)?;
+    Ok(server)
+}
+
+/// Has a replica take writes.
+pub(crate) fn promote(replica: &Server) -> Result<()> {
+    query(replica, "STOP SLAVE")?;
+    query(replica, "SET GLOBAL read_only = 0")?;
     Ok(())
 }
 

@@ -28,6 +28,7 @@ fn main() -> Result<()> {
         sql::faults::CASES,
         sql::intruders::CASES,
         sql::replies::CASES,
+        sql::standby::CASES,
         sql::tables::CASES,
     ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
@@ -67,6 +68,23 @@ pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
 /// Runs what `lockkeeper schema` prints.
 pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
     query(server, script)?;
+    Ok(())
+}
+
+/// A server that others can follow.
+pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
+    lab.postgres().start()
+}
+
+/// A server that follows the one on this port.
+pub(crate) fn replica(lab: &Lab, port: u16, _: u32) -> Result<Server> {
+    lab.postgres().standby_of(port).start()
+}
+
+/// Has a replica take writes.
+pub(crate) fn promote(replica: &Server) -> Result<()> {
+    let said = query(replica, "SELECT pg_promote(true)")?;
+    anyhow::ensure!(said == ["t"], "it cannot be promoted: {said:?}");
     Ok(())
 }
 

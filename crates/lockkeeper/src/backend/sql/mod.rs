@@ -22,6 +22,7 @@ mod requests;
 mod schema;
 mod sequence;
 mod session;
+mod standby;
 mod table;
 mod waiters;
 
@@ -87,13 +88,17 @@ async fn open_postgres(
     options: PostgresOptions,
     background: &Background,
 ) -> Result<Arc<dyn Backend>> {
+    if let Some(standby) = &options.standby {
+        only_table(&options.recipe)?;
+        let servers =
+            [postgres_server(&options, background)?, postgres_server(standby, background)?];
+        let (capability, takeover) = (crate::recipes::POSTGRES_TABLE, options.takeover);
+        return standby::Standby::open(servers, capability, takeover, background).await;
+    }
     let connector = client::PostgresConnector::new(&options, background)?;
     match options.recipe.as_str() {
         "table" => {
-            let tables = Tables::new(options.schema.as_deref(), &options.table);
-            let table = tables.names.clone();
-            let client = client::PostgresClient::new(connector, options.connections);
-            let requests = Arc::new(requests::PostgresRequests::new(client, tables));
+            let (requests, table) = postgres_server(&options, background)?;
             SqlTable::open(requests, crate::recipes::POSTGRES_TABLE, table, background).await
         }
         "advisory" => Ok(Arc::new(advisory::open(options, background).await?)),
@@ -113,13 +118,16 @@ async fn open_postgres(
 /// Opens the recipe that the options name.
 #[cfg(feature = "mysql")]
 async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Arc<dyn Backend>> {
+    if let Some(standby) = &options.standby {
+        only_table(&options.recipe)?;
+        let servers = [mysql_server(&options, background)?, mysql_server(standby, background)?];
+        let (capability, takeover) = (crate::recipes::MARIADB_TABLE, options.takeover);
+        return standby::Standby::open(servers, capability, takeover, background).await;
+    }
     let connector = client::MysqlConnector::new(&options, background)?;
     match options.recipe.as_str() {
         "table" => {
-            let tables = Tables::new(None, &options.table);
-            let table = tables.names.clone();
-            let client = client::MysqlClient::new(connector, options.connections);
-            let requests = Arc::new(requests::MysqlRequests::new(client, tables));
+            let (requests, table) = mysql_server(&options, background)?;
             SqlTable::open(requests, crate::recipes::MARIADB_TABLE, table, background).await
         }
         "get-lock" => Ok(Arc::new(get_lock::open(&options, connector, background).await?)),
@@ -135,6 +143,37 @@ async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Ar
         }
         other => Err(unknown_recipe("mariadb", other)),
     }
+}
+
+/// The tables at one server; connects to nothing.
+#[cfg(feature = "postgres")]
+fn postgres_server(options: &PostgresOptions, background: &Background) -> Result<standby::Server> {
+    let connector = client::PostgresConnector::new(options, background)?;
+    let tables = Tables::new(options.schema.as_deref(), &options.table);
+    let table = tables.names.clone();
+    let client = client::PostgresClient::new(connector, options.connections);
+    Ok((Arc::new(requests::PostgresRequests::new(client, tables)), table))
+}
+
+/// The tables at one server; connects to nothing.
+#[cfg(feature = "mysql")]
+fn mysql_server(options: &MysqlOptions, background: &Background) -> Result<standby::Server> {
+    let connector = client::MysqlConnector::new(options, background)?;
+    let tables = Tables::new(None, &options.table);
+    let table = tables.names.clone();
+    let client = client::MysqlClient::new(connector, options.connections);
+    Ok((Arc::new(requests::MysqlRequests::new(client, tables)), table))
+}
+
+/// The refusal of a standby for a recipe whose locks no other server could know of.
+fn only_table(recipe: &str) -> Result<()> {
+    if recipe == "table" {
+        return Ok(());
+    }
+    Err(Error::new(
+        crate::ErrorKind::Unsupported,
+        format!("recipe={recipe} has no standby: use recipe=table, whose locks are replicated"),
+    ))
 }
 
 /// The statements that make the tables which locks at `url` need, and the rights that are enough to

@@ -1,8 +1,8 @@
 //! What a `mysql:` or `mariadb:` URL says.
 
 use super::{
-    CONNECTIONS, Common, KEEPALIVE, KNOWN, Login, RECIPE, SESSION, SESSIONS, TABLE, TIMEOUT,
-    check_identifier, check_session,
+    CONNECTIONS, Common, KEEPALIVE, KNOWN, Login, RECIPE, SESSION, SESSIONS, TABLE, TAKEOVER,
+    TIMEOUT, check_identifier, check_session, standby_of,
 };
 use crate::address::Address;
 use crate::backend::support::options::{TLS, config};
@@ -51,6 +51,11 @@ pub struct MysqlOptions {
     /// Such recipes: how many sessions there are at most; then a claim is refused with
     /// [`Exhausted`](crate::ErrorKind::Exhausted).
     pub sessions: usize,
+    /// The standby that the keeper moves to when this server is gone; `recipe=table` only.
+    pub standby: Option<Box<Self>>,
+    /// With a standby: the longest ttl, and how long the other server has to be the one that takes
+    /// writes before it grants. The same in every program.
+    pub takeover: Duration,
     /// How to encrypt; plain where there is none.
     pub tls: Option<TlsOptions>,
     /// How long a claim that waits puts up with a store that does not answer.
@@ -88,6 +93,8 @@ impl MysqlOptions {
             connections: CONNECTIONS,
             session: SESSION,
             sessions: SESSIONS,
+            standby: None,
+            takeover: TAKEOVER,
             tls: None,
             outage: OUTAGE,
             shown,
@@ -123,6 +130,8 @@ impl MysqlOptions {
             connections: common.connections,
             session: common.session,
             sessions: common.sessions,
+            standby: standby_of(address)?.map(|it| Self::read(&it).map(Box::new)).transpose()?,
+            takeover: common.takeover,
             tls: common.tls,
             ..Self::with(driver, address.to_string())
         })
@@ -132,6 +141,9 @@ impl MysqlOptions {
     pub(in crate::backend::sql) fn check(&self) -> Result<()> {
         check_identifier("table", &self.table)?;
         check_session(self.session)?;
+        if let Some(standby) = &self.standby {
+            standby.check()?;
+        }
         if self.connections == 0 || self.timeout.is_zero() {
             return Err(config("connections and timeout must be more than nothing"));
         }

@@ -2,7 +2,7 @@
 
 use super::{
     CONNECTIONS, Common, KEEPALIVE, KEEPALIVE_INTERVAL, KEEPALIVE_TRIES, KNOWN, Login, RECIPE,
-    SESSION, SESSIONS, TABLE, TIMEOUT, check_identifier, check_session,
+    SESSION, SESSIONS, TABLE, TAKEOVER, TIMEOUT, check_identifier, check_session, standby_of,
 };
 use crate::address::Address;
 use crate::backend::support::options::{TLS, config};
@@ -55,6 +55,11 @@ pub struct PostgresOptions {
     /// connection is free. Then no statement is prepared and waiters poll. A pooler that refuses
     /// what a server takes is noticed without this.
     pub pooler: bool,
+    /// The standby that the keeper moves to when this server is gone; `recipe=table` only.
+    pub standby: Option<Box<Self>>,
+    /// With a standby: the longest ttl, and how long the other server has to be the one that takes
+    /// writes before it grants. The same in every program.
+    pub takeover: Duration,
     /// How to encrypt; plain where there is none.
     pub tls: Option<TlsOptions>,
     /// How long a claim that waits puts up with a store that does not answer.
@@ -85,6 +90,8 @@ impl PostgresOptions {
             session: SESSION,
             sessions: SESSIONS,
             pooler: false,
+            standby: None,
+            takeover: TAKEOVER,
             tls: None,
             outage: OUTAGE,
             shown,
@@ -124,6 +131,8 @@ impl PostgresOptions {
             session: common.session,
             sessions: common.sessions,
             pooler: address.flag("pooler")?,
+            standby: standby_of(address)?.map(|it| Self::read(&it).map(Box::new)).transpose()?,
+            takeover: common.takeover,
             tls: common.tls,
             outage: OUTAGE,
             shown: address.to_string(),
@@ -137,6 +146,9 @@ impl PostgresOptions {
             check_identifier("schema", schema)?;
         }
         check_session(self.session)?;
+        if let Some(standby) = &self.standby {
+            standby.check()?;
+        }
         if self.connections == 0 || self.timeout.is_zero() {
             return Err(config("connections and timeout must be more than nothing"));
         }

@@ -16,7 +16,9 @@ use super::super::record::{
     BROKEN, HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, micros, mode_of,
 };
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{FLOOR_ROW, Listed, Listening, PROCESS_ROW, Requests, SCHEMA_ROW, SEQUENCE_ROW};
+use super::{
+    FLOOR_ROW, Listed, Listening, PROCESS_ROW, Requests, SCHEMA_ROW, SEQUENCE_ROW, WRITER_ROW,
+};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -26,6 +28,7 @@ use mysql_async::prelude::FromValue;
 use std::fmt;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The database's clock; the same for the length of a statement, and not that of a time zone.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -494,6 +497,23 @@ impl Requests for MysqlRequests {
     /// These servers tell their uptime in whole seconds, which is not the same for two who ask.
     async fn incarnation(&self) -> Result<Option<String>, Failure> {
         Ok(None)
+    }
+
+    /// Servers are told apart by their host, port and number.
+    async fn enter(&self, always: bool) -> Result<Duration, Failure> {
+        let (names, row) = (&self.tables.names, literal(Dialect::Mysql, WRITER_ROW));
+        let me = "MD5(CONCAT(@@hostname, ':', @@port, '/', @@server_id))";
+        let since = if always { "0" } else { NOW };
+        let request = format!(
+            "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES \
+               ({row}, 0, 0, 0, 0, {me}, '', '', 0, 0, 0, {since}, {}, '', '') \
+             ON DUPLICATE KEY UPDATE since = IF(id = {me}, since, {NOW}), id = {me}; \
+             SELECT {NOW} - since FROM {names} WHERE name = {row}",
+            // Never cleaned away.
+            i64::MAX
+        );
+        let lasted: Option<i64> = self.ask(&request, true).await?;
+        Ok(Duration::from_micros(lasted.and_then(|it| u64::try_from(it).ok()).unwrap_or(0)))
     }
 
     async fn listen(&self, _: &str) -> Result<Option<Listening>, Failure> {

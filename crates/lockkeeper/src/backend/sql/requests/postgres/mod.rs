@@ -6,14 +6,15 @@ use super::super::client::{PostgresClient, first_columns};
 use super::super::error::{Failure, Why};
 use super::super::queue::{ALONE, Change, Queue};
 use super::super::record::{HELD, Record, code_of, micros, mode_of};
-use super::super::schema::{self, Dialect, Tables, literal};
-use super::{Listed, Listening, Requests, SCHEMA_ROW, SEQUENCE_ROW};
+use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
+use super::{Listed, Listening, Requests, SCHEMA_ROW, SEQUENCE_ROW, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
 use async_trait::async_trait;
-use statements::Statements;
+use statements::{NOW, Statements};
 use std::fmt;
+use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -255,6 +256,24 @@ impl Requests for PostgresRequests {
 
     async fn incarnation(&self) -> Result<Option<String>, Failure> {
         self.look_up("SELECT extract(epoch FROM pg_postmaster_start_time())").await
+    }
+
+    /// The timeline tells servers apart: it is another with every standby that is promoted.
+    async fn enter(&self, always: bool) -> Result<Duration, Failure> {
+        let (names, row) = (&self.tables.names, literal(Dialect::Postgres, WRITER_ROW));
+        let since = if always { "0" } else { NOW };
+        let text = format!(
+            "INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM}) \
+             SELECT {row}, 0, 0, 0, 0, left(pg_walfile_name(pg_current_wal_lsn()), 8), '', '', 0, \
+               0, 0, {since}, {}, '', '' \
+             ON CONFLICT (name) DO UPDATE SET id = excluded.id, since = {NOW} \
+               WHERE l.id <> excluded.id; \
+             SELECT {NOW} - since FROM {names} WHERE name = {row}",
+            // Never cleaned away.
+            i64::MAX
+        );
+        let lasted = self.look_up(&text).await?.and_then(|lasted| lasted.parse().ok());
+        Ok(Duration::from_micros(lasted.unwrap_or(0)))
     }
 
     /// Behind a pooler a subscription lands on a connection of its own choice, and says nothing of
