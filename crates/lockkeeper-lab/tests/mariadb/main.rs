@@ -88,10 +88,11 @@ pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
     lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()
 }
 
-/// A server that follows the one on this port, with a number of its own.
-pub(crate) fn replica(lab: &Lab, port: u16, number: u32) -> Result<Server> {
-    let plan = lab.mariadb().config("--log-bin=changes").config("--log-slave-updates=ON");
-    let server = plan.config(&format!("--server-id={number}")).start()?;
+/// A server that follows the one on this port, perhaps with a clock of its own.
+pub(crate) fn replica(lab: &Lab, port: u16, clock: bool) -> Result<Server> {
+    let plan = if clock { lab.mariadb().clock() } else { lab.mariadb() };
+    let plan = plan.config("--log-bin=changes").config("--log-slave-updates=ON");
+    let server = plan.config("--server-id=2").start()?;
     query(
         &server,
         &format!(

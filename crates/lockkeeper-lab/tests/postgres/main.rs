@@ -76,9 +76,10 @@ pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
     lab.postgres().start()
 }
 
-/// A server that follows the one on this port.
-pub(crate) fn replica(lab: &Lab, port: u16, _: u32) -> Result<Server> {
-    lab.postgres().standby_of(port).start()
+/// A server that follows the one on this port, perhaps with a clock of its own.
+pub(crate) fn replica(lab: &Lab, port: u16, clock: bool) -> Result<Server> {
+    let plan = if clock { lab.postgres().clock() } else { lab.postgres() };
+    plan.standby_of(port).start()
 }
 
 /// Has a replica take writes.

@@ -363,7 +363,7 @@ fn channel(process: &str) -> String {
     format!("lockkeeper_{process}")
 }
 
-/// A claim from ten columns in the order of [`CLAIM`](schema::CLAIM).
+/// A claim from ten columns in the order of [`CLAIM`].
 fn record(row: &Row, from: usize, ticket: i64, state: i16) -> Record {
     Record {
         ticket,
