@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub(crate) const KIND: Kind = Kind::MariaDb;
 /// The name of the row with the floor of all tokens.
 pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
+/// Tables as they were before there was a version.
+pub(crate) const VERSION_0: &str = include_str!("version_0.sql");
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
@@ -29,6 +31,7 @@ fn main() -> Result<()> {
         sql::standby::CASES,
         sql::tables::CASES,
     ];
+        sql::versions::CASES,
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
     conclusion.exit();

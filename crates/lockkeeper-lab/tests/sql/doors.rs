@@ -20,15 +20,15 @@ cases!(
 );
 
 /// A URL with another user, database and options.
-fn url(server: &Server, user: &str, database: &str, options: &str) -> String {
+pub(crate) fn url(server: &Server, user: &str, database: &str, options: &str) -> String {
     format!("{}://{user}@{}/{database}?{options}", KIND.word(), server.address())
 }
 
-async fn refused(url: &str) -> Result<Error> {
+pub(crate) async fn refused(url: &str) -> Result<Error> {
     lockkeeper::connect(url).await.err().context("it was let in")
 }
 
-fn says(error: &Error, kind: ErrorKind, words: &[&str]) -> Result<()> {
+pub(crate) fn says(error: &Error, kind: ErrorKind, words: &[&str]) -> Result<()> {
     let text = format!("{error} {error:?}");
     ensure!(error.kind() == kind, "{error:?}");
     ensure!(words.iter().all(|word| text.contains(word)), "{words:?} are not in {text}");

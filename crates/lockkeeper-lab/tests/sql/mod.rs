@@ -8,6 +8,7 @@ pub(crate) mod replies;
 pub(crate) mod standby;
 pub(crate) mod tables;
 
+pub(crate) mod versions;
 use crate::{KIND, query};
 use anyhow::Result;
 use lockkeeper::{Guard, Keeper};

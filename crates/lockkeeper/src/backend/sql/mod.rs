@@ -14,6 +14,7 @@ mod get_lock;
 mod inspect;
 mod keys;
 mod lease;
+mod migration;
 mod optimistic;
 mod options;
 mod queue;
@@ -222,9 +223,45 @@ pub fn schema_script(url: &str) -> Result<String> {
             };
             Ok(made.script(Dialect::Mysql, None))
         }
-        other => Err(config(format!(
-            "{other}: keeps no tables in a database: name one such as postgres://host/database"
-        ))),
+        other => Err(no_tables(other)),
+    }
+}
+
+/// The statements that bring the tables which `recipe=table` has at `url` from an earlier version to
+/// that of this library: for databases in which programs may not change tables. Connects to nothing.
+///
+/// # Errors
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that makes no sense or has another
+/// recipe, and for a version that is no earlier one.
+///
+/// ```
+/// # #[cfg(feature = "postgres")] {
+/// let script = lockkeeper::backend::sql::migration_script("postgres://host/app", 0)?;
+/// assert!(script.contains("ALTER TABLE lockkeeper ADD COLUMN"));
+/// # }
+/// # Ok::<(), lockkeeper::Error>(())
+/// ```
+pub fn migration_script(url: &str, from: u32) -> Result<String> {
+    let mut address = Address::parse(url)?;
+    address.options.remove("outage");
+    let (recipe, tables, dialect) = match address.scheme.as_str() {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let options = PostgresOptions::read(&address)?;
+            options.check()?;
+            let tables = Tables::new(options.schema.as_deref(), &options.table);
+            (options.recipe, tables, Dialect::Postgres)
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            let options = MysqlOptions::read(&address)?;
+            options.check()?;
+            (options.recipe, Tables::new(None, &options.table), Dialect::Mysql)
+        }
+        other => return Err(no_tables(other)),
+    };
+    if recipe != "table" {
+        return Err(config(format!("the tables of recipe={recipe} have had one version only")));
     }
 }
 
@@ -269,6 +306,14 @@ impl Backend for SqlTable {
     /// The query that shows the row, to be pasted into the server's own client. Quotes in the name
     /// are doubled for that; the backend's own statements pass names as parameters.
     fn keys(&self, name: &Name) -> Vec<String> {
+    migration::script(&tables, dialect, from.into())
+}
+
+/// The error for a store that keeps no tables.
+fn no_tables(scheme: &str) -> Error {
+    config(format!(
+        "{scheme}: keeps no tables in a database: name one such as postgres://host/database"
+    ))
         let quoted = name.as_str().replace('\'', "''");
         vec![format!("SELECT * FROM {} WHERE name = '{quoted}'", self.table)]
     }

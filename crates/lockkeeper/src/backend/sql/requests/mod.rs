@@ -30,8 +30,6 @@ use std::fmt;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The row that says which version of the tables these are; in `last`.
-pub(super) const SCHEMA_ROW: &str = "\u{1}schema";
 /// What the row of a keeper's heartbeat begins with; its id follows.
 pub(super) const PROCESS_ROW: &str = "\u{1}process/";
 /// What the row of a sequence begins with; its name follows, and the last number is in `last`.

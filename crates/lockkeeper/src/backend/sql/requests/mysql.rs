@@ -11,14 +11,13 @@
 
 use super::super::client::{MysqlClient, bytes, text};
 use super::super::error::{Failure, Why};
+use super::super::migration;
 use super::super::queue::{ALONE, CROWD, Change, LOADED, Queue};
 use super::super::record::{
     BROKEN, HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, micros, mode_of,
 };
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{
-    FLOOR_ROW, Listed, Listening, PROCESS_ROW, Requests, SCHEMA_ROW, SEQUENCE_ROW, WRITER_ROW,
-};
+use super::{FLOOR_ROW, Listed, Listening, PROCESS_ROW, Requests, SEQUENCE_ROW, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -77,6 +76,10 @@ impl MysqlRequests {
         let locked = connection.run(&format!("DO GET_LOCK({lock}, {MAKING})"), limit).await;
         locked.map_err(explain)?;
         let version = self.version().await;
+        if migration::may_be_earlier(&version) {
+            migration::migrate_mysql(&mut connection, connector, &self.tables).await?;
+            return Ok(self.version().await);
+        }
         if version.as_ref().err().and_then(Failure::why) != Some(Why::NoTable) {
             return Ok(version);
         }
@@ -120,10 +123,8 @@ impl MysqlRequests {
 
     /// The version of the tables, if there are any, after a check of all columns and rights.
     async fn version(&self) -> Result<Option<i64>, Failure> {
-        let row = literal(Dialect::Mysql, SCHEMA_ROW);
-        let probes = self.tables.probes().join("; ");
-        let names = &self.tables.names;
-        let request = format!("SELECT last FROM {names} WHERE name = {row}; {probes}");
+        let mark = self.tables.ask_mark(Dialect::Mysql);
+        let request = format!("{mark}; {}", self.tables.probes().join("; "));
         let answers = self.client.run(&request, true).await?;
         Ok(answers.first().and_then(|rows| rows.first()).map(|row| value(row, 0)))
     }
@@ -532,13 +533,7 @@ impl Requests for MysqlRequests {
             Ok(Some(version)) => Ok(Some(version)),
             _ => self.make().await?,
         };
-        let version = match version {
-            Err(failure) if failure.why() == Some(Why::OtherColumns) => {
-                return Err(schema::not_ours(at, names));
-            }
-            version => version.map_err(explain)?,
-        };
-        schema::check_version(version, at, names)
+        schema::check_version(version.map_err(explain)?, at, names)
     }
 
     fn disconnect(&self) {

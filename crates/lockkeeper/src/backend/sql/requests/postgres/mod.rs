@@ -4,10 +4,11 @@ mod statements;
 
 use super::super::client::{PostgresClient, first_columns};
 use super::super::error::{Failure, Why};
+use super::super::migration;
 use super::super::queue::{ALONE, Change, Queue};
 use super::super::record::{HELD, Record, code_of, micros, mode_of};
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{Listed, Listening, Requests, SCHEMA_ROW, SEQUENCE_ROW, WRITER_ROW};
+use super::{Listed, Listening, Requests, SEQUENCE_ROW, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -82,10 +83,8 @@ impl PostgresRequests {
 
     /// The version of the tables, if there are any, after a check of all columns and rights.
     async fn version(&self) -> Result<Option<i64>, Failure> {
-        let row = literal(Dialect::Postgres, SCHEMA_ROW);
-        let names = &self.tables.names;
-        let probes = self.tables.probes().join("; ");
-        let text = format!("SELECT last FROM {names} WHERE name = {row}; {probes}");
+        let mark = self.tables.ask_mark(Dialect::Postgres);
+        let text = format!("{mark}; {}", self.tables.probes().join("; "));
         let found = self.client.simple(&text).await?.into_iter().next().flatten();
         Ok(found.and_then(|version| version.parse().ok()))
     }
@@ -324,13 +323,11 @@ impl Requests for PostgresRequests {
                 return Err(schema::not_ours(at, &table));
             }
         }
-        let version = match version {
-            Err(failure) if failure.why() == Some(Why::OtherColumns) => {
-                return Err(schema::not_ours(at, names));
-            }
-            version => version.map_err(explain)?,
-        };
-        schema::check_version(version, at, names)?;
+        if migration::may_be_earlier(&version) {
+            migration::migrate_postgres(&self.client.connector, &self.tables).await?;
+            version = self.version().await;
+        }
+        schema::check_version(version.map_err(explain)?, at, names)?;
         // So that the first claim too is taken, renewed and given back by one round trip each.
         let Statements { take, extend, free, .. } = &self.statements;
         self.client.warm(&[take, extend, free]).await.map_err(explain)
