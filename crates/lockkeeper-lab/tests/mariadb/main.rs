@@ -26,12 +26,13 @@ fn main() -> Result<()> {
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
+        sql::fences::CASES,
         sql::intruders::CASES,
         sql::replies::CASES,
         sql::standby::CASES,
         sql::tables::CASES,
-    ];
         sql::versions::CASES,
+    ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
     conclusion.exit();
@@ -60,6 +61,19 @@ pub(crate) fn kill_sessions(server: &Server) -> Result<usize> {
     Ok(ids.len())
 }
 
+/// How many rows the driver says a statement changed, where it is asked to count what was found, as
+/// `lockkeeper::fence` says.
+pub(crate) async fn changed(server: &Server, statement: &str) -> Result<u64> {
+    use mysql_async::prelude::Queryable;
+    let opts = mysql_async::OptsBuilder::default().ip_or_hostname("127.0.0.1");
+    let opts = opts.tcp_port(server.port()).user(Some("lockkeeper")).db_name(Some("lockkeeper"));
+    let mut conn = mysql_async::Conn::new(opts.client_found_rows(true)).await?;
+    conn.query_drop(statement).await?;
+    let changed = conn.affected_rows();
+    conn.disconnect().await?;
+    Ok(changed)
+}
+
 /// How many deadlocks the server counted.
 pub(crate) fn deadlocks(server: &Server) -> Result<i64> {
     let counted = "SELECT variable_value FROM information_schema.global_status \
@@ -73,6 +87,13 @@ pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
     // Without a right on anything in it, a database cannot even be chosen.
     query(server, "CREATE TABLE lockkeeper.door (a integer)")?;
     query(server, &format!("GRANT SELECT ON lockkeeper.door TO {name}@'127.0.0.1'"))?;
+    Ok(())
+}
+
+/// A user that is asked for a password, with all rights on the tables.
+pub(crate) fn ask_for_password(server: &Server, user: &str, password: &str) -> Result<()> {
+    query(server, &format!("CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'"))?;
+    query(server, &format!("GRANT ALL ON lockkeeper.* TO {user}@'127.0.0.1'"))?;
     Ok(())
 }
 

@@ -28,12 +28,13 @@ fn main() -> Result<()> {
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
+        sql::fences::CASES,
         sql::intruders::CASES,
         sql::replies::CASES,
         sql::standby::CASES,
         sql::tables::CASES,
-    ];
         sql::versions::CASES,
+    ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
     conclusion.exit();
@@ -42,6 +43,15 @@ fn main() -> Result<()> {
 /// The first column of what the server answers to an operator.
 pub(crate) fn query(server: &Server, sql: &str) -> Result<Vec<String>> {
     postgres::query(server.port(), sql)
+}
+
+/// How many rows the driver says a statement changed.
+pub(crate) async fn changed(server: &Server, statement: &str) -> Result<u64> {
+    let at = format!("host=127.0.0.1 port={} user=lockkeeper dbname=lockkeeper", server.port());
+    let (client, connection) = tokio_postgres::connect(&at, tokio_postgres::NoTls).await?;
+    // Ends with the client.
+    tokio::spawn(connection);
+    Ok(client.execute(statement, &[]).await?)
 }
 
 const OURS: &str = "FROM pg_stat_activity WHERE application_name = 'lockkeeper'";
@@ -65,6 +75,16 @@ pub(crate) fn deadlocks(server: &Server) -> Result<i64> {
 pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
     query(server, &format!("CREATE ROLE {name} LOGIN"))?;
     query(server, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")?;
+    Ok(())
+}
+
+/// A user that is asked for a password, with all rights on the tables.
+pub(crate) fn ask_for_password(server: &Server, user: &str, password: &str) -> Result<()> {
+    query(server, &format!("CREATE ROLE {user} LOGIN SUPERUSER PASSWORD '{password}'"))?;
+    let file = query(server, "SHOW hba_file")?.concat();
+    let rules = std::fs::read_to_string(&file)?;
+    std::fs::write(&file, format!("host all {user} all scram-sha-256\n{rules}"))?;
+    query(server, "SELECT pg_reload_conf()")?;
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! What a `postgres:` or `mysql:` URL says, and the same as structs.
 //!
-//! No I/O but for the files with certificates that a URL names. Both stores have the same options
+//! No I/O but for files with certificates and passwords. Both stores have the same options
 //! beside those of their drivers, so they are read here once.
 
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod passfile;
 #[cfg(feature = "postgres")]
 mod postgres;
 

@@ -1,5 +1,6 @@
 //! What a `postgres:` URL says.
 
+use super::passfile::{self, Whom};
 use super::{
     CONNECTIONS, Common, KEEPALIVE, KEEPALIVE_INTERVAL, KEEPALIVE_TRIES, KNOWN, Login, RECIPE,
     SESSION, SESSIONS, TABLE, TAKEOVER, TIMEOUT, check_identifier, check_session, standby_of,
@@ -100,7 +101,7 @@ impl PostgresOptions {
 
     /// What the URL says.
     pub(crate) fn read(address: &Address) -> Result<Self> {
-        address.only_options(&[KNOWN, &["schema", "pooler"], TLS])?;
+        address.only_options(&[KNOWN, &["schema", "pooler", "passfile"], TLS])?;
         let common = Common::read(address)?;
         let login = Login::read(address, PORT)?;
         let mut config = Config::new();
@@ -113,8 +114,15 @@ impl PostgresOptions {
         // The driver's own default is the name of the user who runs the process, which it asks of
         // the system.
         let user = login.user.clone().or_else(|| std::env::var("PGUSER").ok());
-        config.user(user.unwrap_or_else(|| "postgres".to_owned()));
-        if let Some(password) = login.password.or_else(|| std::env::var("PGPASSWORD").ok()) {
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
+        config.user(&user);
+        let named = address.options.get("passfile").map(String::as_str);
+        let password = login.password.clone().or_else(|| std::env::var("PGPASSWORD").ok());
+        let password = match (password, passfile::file(named)) {
+            (None, Some(file)) => passfile::password(&file, &whom(&login, &user))?,
+            (password, _) => password,
+        };
+        if let Some(password) = password {
             config.password(password);
         }
         if let Some(database) = &login.database {
@@ -169,6 +177,14 @@ fn with_limits(mut config: Config, idle: Duration) -> Config {
         config.keepalives_interval(KEEPALIVE_INTERVAL);
         config.keepalives_retries(KEEPALIVE_TRIES);
         config.tcp_user_timeout(super::keepalive_bound(idle));
+/// Every server that the URL names, as a file with passwords has them.
+fn whom<'a>(login: &'a Login, user: &'a str) -> Vec<Whom<'a>> {
+    let database = login.database.as_deref().unwrap_or(user);
+    let whom = |host: &'a str, port| Whom { host, port, database, user };
+    let hosts = login.hosts.iter().map(|(host, port)| whom(host, *port));
+    hosts.chain(login.socket.as_deref().map(|socket| whom(socket, PORT))).collect()
+}
+
     }
     config
 }
