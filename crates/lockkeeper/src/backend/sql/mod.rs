@@ -89,6 +89,18 @@ async fn open_postgres(
     options: PostgresOptions,
     background: &Background,
 ) -> Result<Arc<dyn Backend>> {
+    let (shown, hosts) = (options.shown.clone(), options.hosts());
+    match open_postgres_recipe(options, background).await {
+        Err(error) => Err(or_stranger(error, "PostgreSQL", &shown, &hosts).await),
+        opened => opened,
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres_recipe(
+    options: PostgresOptions,
+    background: &Background,
+) -> Result<Arc<dyn Backend>> {
     if let Some(standby) = &options.standby {
         only_table(&options.recipe)?;
         let servers =
@@ -119,6 +131,37 @@ async fn open_postgres(
 /// Opens the recipe that the options name.
 #[cfg(feature = "mysql")]
 async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Arc<dyn Backend>> {
+    let (shown, hosts) = (options.shown.clone(), options.hosts());
+    match open_mysql_recipe(options, background).await {
+        Err(error) => Err(or_stranger(error, "MySQL", &shown, &hosts).await),
+        opened => opened,
+    }
+}
+
+/// The error, or a better one where a server of another kind is there instead.
+async fn or_stranger(error: Error, wanted: &str, at: &str, hosts: &[(String, u16)]) -> Error {
+    if error.kind() != crate::ErrorKind::Unavailable {
+        return error;
+    }
+    for (host, port) in hosts {
+        match client::speaks(host, *port).await {
+            Some(other) if other != wanted => {
+                return config(format!(
+                    "{at} does not lead to a server that speaks {wanted}'s protocol: port {port} of \
+                     {host} speaks {other}'s; check the host and the port of the URL"
+                ));
+            }
+            _ => {}
+        }
+    }
+    error
+}
+
+#[cfg(feature = "mysql")]
+async fn open_mysql_recipe(
+    options: MysqlOptions,
+    background: &Background,
+) -> Result<Arc<dyn Backend>> {
     if let Some(standby) = &options.standby {
         only_table(&options.recipe)?;
         let servers = [mysql_server(&options, background)?, mysql_server(standby, background)?];
@@ -263,6 +306,14 @@ pub fn migration_script(url: &str, from: u32) -> Result<String> {
     if recipe != "table" {
         return Err(config(format!("the tables of recipe={recipe} have had one version only")));
     }
+    migration::script(&tables, dialect, from.into())
+}
+
+/// The error for a store that keeps no tables.
+fn no_tables(scheme: &str) -> Error {
+    config(format!(
+        "{scheme}: keeps no tables in a database: name one such as postgres://host/database"
+    ))
 }
 
 /// The error for a recipe that there is not.
@@ -306,14 +357,6 @@ impl Backend for SqlTable {
     /// The query that shows the row, to be pasted into the server's own client. Quotes in the name
     /// are doubled for that; the backend's own statements pass names as parameters.
     fn keys(&self, name: &Name) -> Vec<String> {
-    migration::script(&tables, dialect, from.into())
-}
-
-/// The error for a store that keeps no tables.
-fn no_tables(scheme: &str) -> Error {
-    config(format!(
-        "{scheme}: keeps no tables in a database: name one such as postgres://host/database"
-    ))
         let quoted = name.as_str().replace('\'', "''");
         vec![format!("SELECT * FROM {} WHERE name = '{quoted}'", self.table)]
     }

@@ -137,6 +137,15 @@ impl MysqlOptions {
         })
     }
 
+    /// Where it is looked for by TCP, unless the caller's pool knows.
+    pub(in crate::backend::sql) fn hosts(&self) -> Vec<(String, u16)> {
+        let opts = mysql_async::Opts::from(self.driver.clone());
+        if self.pool.is_some() || opts.socket().is_some() {
+            return Vec::new();
+        }
+        vec![(opts.ip_or_hostname().to_owned(), opts.tcp_port())]
+    }
+
     /// An error for options that make no sense.
     pub(in crate::backend::sql) fn check(&self) -> Result<()> {
         check_identifier("table", &self.table)?;

@@ -147,6 +147,19 @@ impl PostgresOptions {
         })
     }
 
+    /// Where it is looked for by TCP.
+    pub(in crate::backend::sql) fn hosts(&self) -> Vec<(String, u16)> {
+        let ports = self.config.get_ports();
+        let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let by_tcp = hosts.filter_map(|(at, host)| match host {
+            tokio_postgres::config::Host::Tcp(host) => Some((host.clone(), port(at))),
+            #[cfg(unix)]
+            tokio_postgres::config::Host::Unix(_) => None,
+        });
+        by_tcp.collect()
+    }
+
     /// An error for options that make no sense.
     pub(in crate::backend::sql) fn check(&self) -> Result<()> {
         check_identifier("table", &self.table)?;
@@ -164,6 +177,14 @@ impl PostgresOptions {
     }
 }
 
+/// Every server that the URL names, as a file with passwords has them.
+fn whom<'a>(login: &'a Login, user: &'a str) -> Vec<Whom<'a>> {
+    let database = login.database.as_deref().unwrap_or(user);
+    let whom = |host: &'a str, port| Whom { host, port, database, user };
+    let hosts = login.hosts.iter().map(|(host, port)| whom(host, *port));
+    hosts.chain(login.socket.as_deref().map(|socket| whom(socket, PORT))).collect()
+}
+
 /// Keepalives, so that the time is known after which a vanished server is given up.
 fn with_limits(mut config: Config, idle: Duration) -> Config {
     if config.get_connect_timeout().is_none() {
@@ -177,14 +198,6 @@ fn with_limits(mut config: Config, idle: Duration) -> Config {
         config.keepalives_interval(KEEPALIVE_INTERVAL);
         config.keepalives_retries(KEEPALIVE_TRIES);
         config.tcp_user_timeout(super::keepalive_bound(idle));
-/// Every server that the URL names, as a file with passwords has them.
-fn whom<'a>(login: &'a Login, user: &'a str) -> Vec<Whom<'a>> {
-    let database = login.database.as_deref().unwrap_or(user);
-    let whom = |host: &'a str, port| Whom { host, port, database, user };
-    let hosts = login.hosts.iter().map(|(host, port)| whom(host, *port));
-    hosts.chain(login.socket.as_deref().map(|socket| whom(socket, PORT))).collect()
-}
-
     }
     config
 }
