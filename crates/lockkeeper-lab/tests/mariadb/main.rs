@@ -28,6 +28,7 @@ fn main() -> Result<()> {
         sql::faults::CASES,
         sql::fences::CASES,
         sql::intruders::CASES,
+        sql::keepalive::CASES,
         sql::replies::CASES,
         sql::standby::CASES,
         sql::tables::CASES,

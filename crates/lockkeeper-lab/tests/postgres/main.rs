@@ -2,7 +2,6 @@
 //! when rights are missing, and when many wait.
 
 mod intruder;
-mod keepalive;
 mod poolers;
 mod reaching;
 #[path = "../sql/mod.rs"]
@@ -23,13 +22,13 @@ pub(crate) const VERSION_0: &str = include_str!("version_0.sql");
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let cases = [
-        keepalive::CASES,
         poolers::CASES,
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
         sql::fences::CASES,
         sql::intruders::CASES,
+        sql::keepalive::CASES,
         sql::replies::CASES,
         sql::standby::CASES,
         sql::tables::CASES,

@@ -5,6 +5,7 @@ pub(crate) mod doors;
 pub(crate) mod faults;
 pub(crate) mod fences;
 pub(crate) mod intruders;
+pub(crate) mod keepalive;
 pub(crate) mod replies;
 pub(crate) mod standby;
 pub(crate) mod tables;
