@@ -218,6 +218,10 @@ pub(crate) struct BreakArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArguments {
+    /// Print what brings tables of this earlier version to the one of this program
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) from: Option<u32>,
+
     #[command(flatten)]
     pub(crate) store: StoreArguments,
 }

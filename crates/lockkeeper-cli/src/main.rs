@@ -67,7 +67,11 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
         Verb::Break(asked) => wait_for(break_lock::break_lock(asked)),
         Verb::Recipes(asked) => recipes::print(asked),
         Verb::Schema(asked) => {
-            output::print(lockkeeper::backend::sql::schema_script(asked.store.url())?)?;
+            let url = asked.store.url();
+            output::print(match asked.from {
+                None => lockkeeper::backend::sql::schema_script(url)?,
+                Some(version) => lockkeeper::backend::sql::migration_script(url, version)?,
+            })?;
             Ok(exit::FINE)
         }
         Verb::Completions { shell } => manual::completions(*shell),

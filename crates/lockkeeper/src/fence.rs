@@ -24,6 +24,10 @@ use std::sync::{Mutex, MutexGuard};
 /// means: refused, somebody newer was here. The placeholders are, in order: the token, the key,
 /// the token again.
 ///
+/// MariaDB and MySQL count rows that became different, unless the connection asks them to count
+/// those that were found (`CLIENT_FOUND_ROWS`, which is `client_found_rows(true)` in `mysql_async`).
+/// Without that, a holder that shows its token twice looks refused.
+///
 /// ```sql
 /// UPDATE account SET fence = ? WHERE id = ? AND fence <= ?
 /// ```
@@ -32,7 +36,8 @@ pub const SQL_ENTER: &str = "UPDATE account SET fence = ? WHERE id = ? AND fence
 /// An update that a stale holder cannot make, for any SQL database.
 ///
 /// The token is in the same statement as the change. No row changed means: refused, somebody
-/// newer was here. The placeholders are, in order: the value, the token, the key, the token again.
+/// newer was here; how MariaDB and MySQL count is said at [`SQL_ENTER`]. The placeholders are, in
+/// order: the value, the token, the key, the token again.
 ///
 /// ```sql
 /// UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?

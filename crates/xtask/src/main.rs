@@ -104,6 +104,10 @@ const FEATURES: &[&str] =
 
 const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];
 
+/// An example that needs a database, and the variables in which the lab says where each is.
+const IN_DATABASES: (&str, [&str; 2]) =
+    ("own_transaction", ["LOCKKEEPER_LAB_POSTGRES", "LOCKKEEPER_LAB_MARIADB"]);
+
 fn test() -> Result<()> {
     let start = Instant::now();
     for step in STEPS {
@@ -119,20 +123,14 @@ fn test() -> Result<()> {
     std::fs::create_dir_all(&store)?;
     let url = format!("sqlite:{}", store.join("locks.db").display());
     for example in EXAMPLES {
-        announce(&format!("example {example}"));
-        let run = [
-            "run",
-            "--quiet",
-            "--package",
-            "lockkeeper",
-            "--features",
-            "full",
-            "--example",
-            example,
-        ];
-        cargo(&[&run[..], &["--", "--store", &url]].concat())?;
+        run_example(example, &url)?;
     }
     std::fs::remove_dir_all(&store)?;
+    let (example, variables) = IN_DATABASES;
+    for variable in variables {
+        let url = std::env::var(variable).with_context(|| format!("{variable} names no server"))?;
+        run_example(example, &url)?;
+    }
     let checked = licences()?;
     let elapsed = start.elapsed();
     match checked {
@@ -144,6 +142,24 @@ fn test() -> Result<()> {
         ),
     }
     Ok(())
+}
+
+fn run_example(example: &str, url: &str) -> Result<()> {
+    announce(&format!("example {example}"));
+    let run = [
+        "run",
+        "--quiet",
+        "--package",
+        "lockkeeper",
+        "--features",
+        "full",
+        "--example",
+        example,
+        "--",
+        "--store",
+        url,
+    ];
+    cargo(&run)
 }
 
 /// Checks the licences and sources of the dependencies; `false` where the tool for it is missing.

@@ -26,6 +26,30 @@ fn recipes_in_three_forms_name_every_store() {
     assert!(markdown.lines().all(|line| columns(line) == columns(titles)), "{markdown}");
 }
 
+/// The tables, and the rights that are enough; that they are is tried on servers by the lab.
+#[test]
+fn tables_and_rights_are_printed_for_databases() {
+    for (url, recipe, tables) in [
+        ("postgres://host/app?schema=locks", "table", 2),
+        ("mariadb://host/app", "table", 2),
+        ("postgres://host/app", "advisory", 2),
+        ("mariadb://host/app", "get-lock", 2),
+    ] {
+        let separator = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{separator}recipe={recipe}");
+        let script = printed(&["schema", "--store", &url]);
+        assert_eq!(script.matches("CREATE ").count(), tables, "{script}");
+        assert!(script.contains("GRANT SELECT, INSERT, UPDATE, DELETE ON"), "{script}");
+        assert_eq!(script.contains("GRANT USAGE ON SCHEMA locks"), url.contains("schema"));
+    }
+    let script = printed(&["schema", "--store", "mariadb://host/app?table=mine", "--from", "0"]);
+    assert!(script.contains("ALTER TABLE mine ADD COLUMN waiting"), "{script}");
+    for (url, from) in [("mariadb://host/app", "1"), ("redis://host", "0")] {
+        let output = lockkeeper(&["schema", "--store", url, "--from", from]).output().unwrap();
+        assert_ne!(code(&output), 0, "{output:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_printed_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) const KIND: Kind = Kind::MariaDb;
 /// The name of the row with the floor of all tokens.
 pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
+/// Tables as they were before there was a version.
+pub(crate) const VERSION_0: &str = include_str!("version_0.sql");
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
@@ -26,9 +28,13 @@ fn main() -> Result<()> {
         reaching::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
+        sql::fences::CASES,
         sql::intruders::CASES,
+        sql::keepalive::CASES,
         sql::replies::CASES,
+        sql::standby::CASES,
         sql::tables::CASES,
+        sql::versions::CASES,
     ];
     let conclusion = libtest_mimic::run(&arguments(4), trials(&lab, KIND, &cases));
     drop(lab);
@@ -58,6 +64,19 @@ pub(crate) fn kill_sessions(server: &Server) -> Result<usize> {
     Ok(ids.len())
 }
 
+/// How many rows the driver says a statement changed, where it is asked to count what was found, as
+/// `lockkeeper::fence` says.
+pub(crate) async fn changed(server: &Server, statement: &str) -> Result<u64> {
+    use mysql_async::prelude::Queryable;
+    let opts = mysql_async::OptsBuilder::default().ip_or_hostname("127.0.0.1");
+    let opts = opts.tcp_port(server.port()).user(Some("lockkeeper")).db_name(Some("lockkeeper"));
+    let mut conn = mysql_async::Conn::new(opts.client_found_rows(true)).await?;
+    conn.query_drop(statement).await?;
+    let changed = conn.affected_rows();
+    conn.disconnect().await?;
+    Ok(changed)
+}
+
 /// How many deadlocks the server counted.
 pub(crate) fn deadlocks(server: &Server) -> Result<i64> {
     let counted = "SELECT variable_value FROM information_schema.global_status \
@@ -74,6 +93,13 @@ pub(crate) fn new_user(server: &Server, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// A user that is asked for a password, with all rights on the tables.
+pub(crate) fn ask_for_password(server: &Server, user: &str, password: &str) -> Result<()> {
+    query(server, &format!("CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'"))?;
+    query(server, &format!("GRANT ALL ON lockkeeper.* TO {user}@'127.0.0.1'"))?;
+    Ok(())
+}
+
 /// Runs what `lockkeeper schema` prints.
 pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
     let script = script.replace("TO app", "TO app@'127.0.0.1'");
@@ -81,6 +107,35 @@ pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
     for statement in lines.join("\n").split(";\n").map(|it| it.trim_end_matches(';')) {
         query(server, statement)?;
     }
+    Ok(())
+}
+
+/// A server that others can follow.
+pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
+    lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()
+}
+
+/// A server that follows the one on this port, perhaps with a clock of its own.
+pub(crate) fn replica(lab: &Lab, port: u16, clock: bool) -> Result<Server> {
+    let plan = if clock { lab.mariadb().clock() } else { lab.mariadb() };
+    let plan = plan.config("--log-bin=changes").config("--log-slave-updates=ON");
+    let server = plan.config("--server-id=2").start()?;
+    query(
+        &server,
+        &format!(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, \
+             MASTER_USER = 'lockkeeper', MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos"
+        ),
+    )?;
+    query(&server, "START SLAVE")?;
+    read_only(&server)?;
+    Ok(server)
+}
+
+/// Has a replica take writes.
+pub(crate) fn promote(replica: &Server) -> Result<()> {
+    query(replica, "STOP SLAVE")?;
+    query(replica, "SET GLOBAL read_only = 0")?;
     Ok(())
 }
 

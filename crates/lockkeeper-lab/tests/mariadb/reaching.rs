@@ -13,6 +13,7 @@ cases!(
     tls_is_spoken,
     a_server_of_another_authority_is_refused,
     certificates_are_shown_to_a_server_that_asks,
+    a_unix_socket_is_a_way_in,
     a_pool_of_the_callers_is_used,
 );
 
@@ -39,6 +40,25 @@ async fn certificates_are_shown_to_a_server_that_asks(lab: &Lab) -> Result<()> {
     let other = lab.mariadb().client_certificates().start()?;
     let kinds = [ErrorKind::Denied, ErrorKind::Unavailable];
     encrypted::asks_for_a_certificate(&server, &other, &kinds).await
+}
+
+async fn a_unix_socket_is_a_way_in(lab: &Lab) -> Result<()> {
+    // Sockets have short paths.
+    let folder = tempfile::Builder::new().prefix("lk").tempdir_in("/tmp")?;
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
+    let path = folder.path().join("socket");
+    let path = path.display();
+    let server = lab.mariadb().config(&format!("--socket={path}")).start()?;
+    crate::query(&server, "CREATE USER here@localhost IDENTIFIED BY 'hunter2'")?;
+    crate::query(&server, "GRANT ALL ON lockkeeper.* TO here@localhost")?;
+    let url = format!("mariadb://here:hunter2@/lockkeeper?socket={path}");
+    let keeper = lockkeeper::connect(&url).await?;
+    let guard = keeper.lock("by socket").ttl(LONG).acquire().await?;
+    let others = "SELECT count(*) FROM information_schema.processlist \
+                  WHERE user = 'here' AND host <> 'localhost'";
+    ensure!(crate::query(&server, others)? == ["0"], "it came by TCP");
+    guard.release().await?;
+    Ok(())
 }
 
 /// And nothing of ours stays in its connections.

@@ -13,6 +13,7 @@ cases!(
     a_server_of_another_authority_is_refused,
     certificates_are_shown_to_a_server_that_asks,
     a_unix_socket_is_a_way_in,
+    a_password_is_read_from_the_file_for_it,
     a_configuration_of_the_drivers_is_taken,
 );
 
@@ -61,6 +62,23 @@ async fn a_unix_socket_is_a_way_in(lab: &Lab) -> Result<()> {
                  WHERE application_name = 'lockkeeper' AND client_addr IS NOT NULL";
     ensure!(crate::query(&server, local)? == ["0"], "it came by TCP");
     guard.release().await?;
+    Ok(())
+}
+
+async fn a_password_is_read_from_the_file_for_it(lab: &Lab) -> Result<()> {
+    let server = lab.postgres().start()?;
+    crate::ask_for_password(&server, "guarded", "hunter2")?;
+    let folder = tempfile::tempdir()?;
+    let (file, port) = (folder.path().join("passwords"), server.port());
+    let lines = format!("127.0.0.1:{port}:other:*:no\n*:{port}:lockkeeper:guarded:hunter2\n");
+    std::fs::write(&file, lines)?;
+    let url =
+        format!("postgres://guarded@{}/lockkeeper?passfile={}", server.address(), file.display());
+    for (rights, let_in) in [(0o600, true), (0o644, false)] {
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(rights))?;
+        let opened = lockkeeper::connect(&url).await;
+        ensure!(opened.is_ok() == let_in, "with the rights {rights:o}: {:?}", opened.err());
+    }
     Ok(())
 }
 

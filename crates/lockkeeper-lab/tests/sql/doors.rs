@@ -1,11 +1,11 @@
 //! Whom and what the store refuses, with words that help; and that it changes nothing then.
 
 use super::{LONG, keeper, number, start};
-use crate::{KIND, grant_all, new_user, query, read_only};
+use crate::{KIND, ask_for_password, grant_all, new_user, query, read_only};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::{Error, ErrorKind};
 use lockkeeper_lab::cases;
-use lockkeeper_lab::server::{Lab, Server};
+use lockkeeper_lab::server::{Kind, Lab, Server};
 
 cases!(
     a_user_that_is_not_let_in_is_told,
@@ -17,18 +17,20 @@ cases!(
     tables_of_a_later_version_are_left_alone,
     a_server_that_can_only_be_read_is_refused,
     nobody_there_is_said,
+    another_protocol_is_named,
+    a_password_lets_in_and_a_wrong_one_does_not,
 );
 
 /// A URL with another user, database and options.
-fn url(server: &Server, user: &str, database: &str, options: &str) -> String {
+pub(crate) fn url(server: &Server, user: &str, database: &str, options: &str) -> String {
     format!("{}://{user}@{}/{database}?{options}", KIND.word(), server.address())
 }
 
-async fn refused(url: &str) -> Result<Error> {
+pub(crate) async fn refused(url: &str) -> Result<Error> {
     lockkeeper::connect(url).await.err().context("it was let in")
 }
 
-fn says(error: &Error, kind: ErrorKind, words: &[&str]) -> Result<()> {
+pub(crate) fn says(error: &Error, kind: ErrorKind, words: &[&str]) -> Result<()> {
     let text = format!("{error} {error:?}");
     ensure!(error.kind() == kind, "{error:?}");
     ensure!(words.iter().all(|word| text.contains(word)), "{words:?} are not in {text}");
@@ -124,6 +126,36 @@ async fn nobody_there_is_said(lab: &Lab) -> Result<()> {
     server.kill()?;
     let error = refused(&server.url()).await?;
     says(&error, ErrorKind::Unavailable, &["is the server running"])
+}
+
+/// Each of these waits for the other side to speak first, or is not understood.
+async fn another_protocol_is_named(lab: &Lab) -> Result<()> {
+    let others = [Kind::Postgres, Kind::MariaDb, Kind::Redis, Kind::Memcached];
+    for kind in others.into_iter().filter(|kind| *kind != KIND) {
+        let other = lab.start(kind)?;
+        let error = refused(&url(&other, "lockkeeper", "lockkeeper", "timeout=1s")).await?;
+        let name = match kind {
+            Kind::Postgres => "PostgreSQL",
+            Kind::MariaDb => "MySQL",
+            Kind::Redis => "Redis",
+            _ => "memcached",
+        };
+        says(&error, ErrorKind::Config, &["protocol", name, &other.port().to_string()])?;
+    }
+    Ok(())
+}
+
+async fn a_password_lets_in_and_a_wrong_one_does_not(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    drop(keeper(&server, "").await?);
+    ask_for_password(&server, "guarded", "hunter2")?;
+    let right = url(&server, "guarded:hunter2", "lockkeeper", "");
+    lockkeeper::connect(&right).await?.lock("guarded").acquire().await?.release().await?;
+    let error = refused(&url(&server, "guarded:hunter22", "lockkeeper", "")).await?;
+    says(&error, ErrorKind::Denied, &["user or the password"])?;
+    let error = refused(&url(&server, "guarded", "lockkeeper", "")).await;
+    ensure!(error.is_ok(), "let in without a password");
+    Ok(())
 }
 
 fn tables_like(pattern: &str) -> String {

@@ -3,9 +3,13 @@
 
 pub(crate) mod doors;
 pub(crate) mod faults;
+pub(crate) mod fences;
 pub(crate) mod intruders;
+pub(crate) mod keepalive;
 pub(crate) mod replies;
+pub(crate) mod standby;
 pub(crate) mod tables;
+pub(crate) mod versions;
 
 use crate::{KIND, query};
 use anyhow::Result;

@@ -1,10 +1,10 @@
 //! The tables themselves, and many who use them at once.
 
 use super::{LONG, keeper, number, start};
-use crate::{deadlocks, query};
+use crate::{KIND, deadlocks, query};
 use anyhow::{Result, ensure};
 use lockkeeper_lab::cases;
-use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::server::{Kind, Lab};
 use lockkeeper_lab::trials::eventually;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,7 @@ cases!(
     what_expired_by_the_servers_clock_is_not_renewed,
     tokens_outlive_the_rows_of_their_names,
     closing_leaves_no_connection_and_no_heartbeat,
+    times_are_utc_wherever_the_server_is,
 );
 
 async fn many_that_open_at_once_make_the_tables_once(lab: &Lab) -> Result<()> {
@@ -178,5 +179,28 @@ async fn closing_leaves_no_connection_and_no_heartbeat(lab: &Lab) -> Result<()> 
     let beats = "SELECT count(*) FROM lockkeeper WHERE name < ' ' AND version = 0 AND last > 9";
     ensure!(number(&server, beats)? == 0, "a heartbeat was left");
     one.lock("again").acquire().await?.release().await?;
+    Ok(())
+}
+
+/// Whatever its time zone and that of its sessions is.
+async fn times_are_utc_wherever_the_server_is(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    query(
+        &server,
+        match KIND {
+            Kind::Postgres => "ALTER DATABASE lockkeeper SET timezone = 'Asia/Tokyo'",
+            _ => "SET GLOBAL time_zone = '+09:00'",
+        },
+    )?;
+    let one = keeper(&server, "").await?;
+    let held = one.lock("zone").ttl(LONG).acquire().await?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let now = i64::try_from(now.as_micros())?;
+    let since = number(&server, "SELECT since FROM lockkeeper WHERE name = 'zone'")?;
+    let apart = Duration::from_micros(now.abs_diff(since));
+    ensure!(apart < Duration::from_secs(3600), "{apart:?} from the machine's clock");
+    let left = one.show("zone").await?.holders.first().map(|holder| holder.expires_in);
+    ensure!(left.is_some_and(|left| left <= LONG), "{left:?} left");
+    held.release().await?;
     Ok(())
 }

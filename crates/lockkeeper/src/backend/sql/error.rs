@@ -53,6 +53,9 @@ pub(super) enum Why {
     NoTable,
     /// A table of that name has other columns.
     OtherColumns,
+    /// The column that was to be added is there.
+    #[cfg(feature = "mysql")]
+    ColumnThere,
     /// It is a replica, or was made read-only.
     ReadOnly,
     /// The disk is full.
@@ -165,6 +168,8 @@ impl Refusal {
                 ),
             ),
             Why::NotNow => (ErrorKind::Unavailable, format!("{at} takes no requests now: {said}")),
+            #[cfg(feature = "mysql")]
+            Why::ColumnThere => (ErrorKind::Store, format!("{at} said: {said}")),
             Why::Other => (ErrorKind::Store, format!("{at} said: {said}")),
         };
         Error::new(kind, message)
@@ -247,6 +252,7 @@ pub(super) fn of_mysql(error: &mysql_async::Error) -> Failure {
         1044 | 1142 | 1143 | 1227 | 1370 => Why::Privilege,
         1146 => Why::NoTable,
         1054 | 1136 | 1364 => Why::OtherColumns,
+        1060 => Why::ColumnThere,
         1290 | 1792 | 1836 => Why::ReadOnly,
         1021 | 1114 | 3 => Why::Full,
         1040 | 1203 | 1226 => Why::NotNow,

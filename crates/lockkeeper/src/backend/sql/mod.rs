@@ -14,6 +14,7 @@ mod get_lock;
 mod inspect;
 mod keys;
 mod lease;
+mod migration;
 mod optimistic;
 mod options;
 mod queue;
@@ -22,6 +23,7 @@ mod requests;
 mod schema;
 mod sequence;
 mod session;
+mod standby;
 mod table;
 mod waiters;
 
@@ -87,13 +89,29 @@ async fn open_postgres(
     options: PostgresOptions,
     background: &Background,
 ) -> Result<Arc<dyn Backend>> {
+    let (shown, hosts) = (options.shown.clone(), options.hosts());
+    match open_postgres_recipe(options, background).await {
+        Err(error) => Err(or_stranger(error, "PostgreSQL", &shown, &hosts).await),
+        opened => opened,
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres_recipe(
+    options: PostgresOptions,
+    background: &Background,
+) -> Result<Arc<dyn Backend>> {
+    if let Some(standby) = &options.standby {
+        only_table(&options.recipe)?;
+        let servers =
+            [postgres_server(&options, background)?, postgres_server(standby, background)?];
+        let (capability, takeover) = (crate::recipes::POSTGRES_TABLE, options.takeover);
+        return standby::Standby::open(servers, capability, takeover, background).await;
+    }
     let connector = client::PostgresConnector::new(&options, background)?;
     match options.recipe.as_str() {
         "table" => {
-            let tables = Tables::new(options.schema.as_deref(), &options.table);
-            let table = tables.names.clone();
-            let client = client::PostgresClient::new(connector, options.connections);
-            let requests = Arc::new(requests::PostgresRequests::new(client, tables));
+            let (requests, table) = postgres_server(&options, background)?;
             SqlTable::open(requests, crate::recipes::POSTGRES_TABLE, table, background).await
         }
         "advisory" => Ok(Arc::new(advisory::open(options, background).await?)),
@@ -113,13 +131,47 @@ async fn open_postgres(
 /// Opens the recipe that the options name.
 #[cfg(feature = "mysql")]
 async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Arc<dyn Backend>> {
+    let (shown, hosts) = (options.shown.clone(), options.hosts());
+    match open_mysql_recipe(options, background).await {
+        Err(error) => Err(or_stranger(error, "MySQL", &shown, &hosts).await),
+        opened => opened,
+    }
+}
+
+/// The error, or a better one where a server of another kind is there instead.
+async fn or_stranger(error: Error, wanted: &str, at: &str, hosts: &[(String, u16)]) -> Error {
+    if error.kind() != crate::ErrorKind::Unavailable {
+        return error;
+    }
+    for (host, port) in hosts {
+        match client::speaks(host, *port).await {
+            Some(other) if other != wanted => {
+                return config(format!(
+                    "{at} does not lead to a server that speaks {wanted}'s protocol: port {port} of \
+                     {host} speaks {other}'s; check the host and the port of the URL"
+                ));
+            }
+            _ => {}
+        }
+    }
+    error
+}
+
+#[cfg(feature = "mysql")]
+async fn open_mysql_recipe(
+    options: MysqlOptions,
+    background: &Background,
+) -> Result<Arc<dyn Backend>> {
+    if let Some(standby) = &options.standby {
+        only_table(&options.recipe)?;
+        let servers = [mysql_server(&options, background)?, mysql_server(standby, background)?];
+        let (capability, takeover) = (crate::recipes::MARIADB_TABLE, options.takeover);
+        return standby::Standby::open(servers, capability, takeover, background).await;
+    }
     let connector = client::MysqlConnector::new(&options, background)?;
     match options.recipe.as_str() {
         "table" => {
-            let tables = Tables::new(None, &options.table);
-            let table = tables.names.clone();
-            let client = client::MysqlClient::new(connector, options.connections);
-            let requests = Arc::new(requests::MysqlRequests::new(client, tables));
+            let (requests, table) = mysql_server(&options, background)?;
             SqlTable::open(requests, crate::recipes::MARIADB_TABLE, table, background).await
         }
         "get-lock" => Ok(Arc::new(get_lock::open(&options, connector, background).await?)),
@@ -135,6 +187,37 @@ async fn open_mysql(options: MysqlOptions, background: &Background) -> Result<Ar
         }
         other => Err(unknown_recipe("mariadb", other)),
     }
+}
+
+/// The tables at one server; connects to nothing.
+#[cfg(feature = "postgres")]
+fn postgres_server(options: &PostgresOptions, background: &Background) -> Result<standby::Server> {
+    let connector = client::PostgresConnector::new(options, background)?;
+    let tables = Tables::new(options.schema.as_deref(), &options.table);
+    let table = tables.names.clone();
+    let client = client::PostgresClient::new(connector, options.connections);
+    Ok((Arc::new(requests::PostgresRequests::new(client, tables)), table))
+}
+
+/// The tables at one server; connects to nothing.
+#[cfg(feature = "mysql")]
+fn mysql_server(options: &MysqlOptions, background: &Background) -> Result<standby::Server> {
+    let connector = client::MysqlConnector::new(options, background)?;
+    let tables = Tables::new(None, &options.table);
+    let table = tables.names.clone();
+    let client = client::MysqlClient::new(connector, options.connections);
+    Ok((Arc::new(requests::MysqlRequests::new(client, tables)), table))
+}
+
+/// The refusal of a standby for a recipe whose locks no other server could know of.
+fn only_table(recipe: &str) -> Result<()> {
+    if recipe == "table" {
+        return Ok(());
+    }
+    Err(Error::new(
+        crate::ErrorKind::Unsupported,
+        format!("recipe={recipe} has no standby: use recipe=table, whose locks are replicated"),
+    ))
 }
 
 /// The statements that make the tables which locks at `url` need, and the rights that are enough to
@@ -183,10 +266,54 @@ pub fn schema_script(url: &str) -> Result<String> {
             };
             Ok(made.script(Dialect::Mysql, None))
         }
-        other => Err(config(format!(
-            "{other}: keeps no tables in a database: name one such as postgres://host/database"
-        ))),
+        other => Err(no_tables(other)),
     }
+}
+
+/// The statements that bring the tables which `recipe=table` has at `url` from an earlier version to
+/// that of this library: for databases in which programs may not change tables. Connects to nothing.
+///
+/// # Errors
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a URL that makes no sense or has another
+/// recipe, and for a version that is no earlier one.
+///
+/// ```
+/// # #[cfg(feature = "postgres")] {
+/// let script = lockkeeper::backend::sql::migration_script("postgres://host/app", 0)?;
+/// assert!(script.contains("ALTER TABLE lockkeeper ADD COLUMN"));
+/// # }
+/// # Ok::<(), lockkeeper::Error>(())
+/// ```
+pub fn migration_script(url: &str, from: u32) -> Result<String> {
+    let mut address = Address::parse(url)?;
+    address.options.remove("outage");
+    let (recipe, tables, dialect) = match address.scheme.as_str() {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let options = PostgresOptions::read(&address)?;
+            options.check()?;
+            let tables = Tables::new(options.schema.as_deref(), &options.table);
+            (options.recipe, tables, Dialect::Postgres)
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            let options = MysqlOptions::read(&address)?;
+            options.check()?;
+            (options.recipe, Tables::new(None, &options.table), Dialect::Mysql)
+        }
+        other => return Err(no_tables(other)),
+    };
+    if recipe != "table" {
+        return Err(config(format!("the tables of recipe={recipe} have had one version only")));
+    }
+    migration::script(&tables, dialect, from.into())
+}
+
+/// The error for a store that keeps no tables.
+fn no_tables(scheme: &str) -> Error {
+    config(format!(
+        "{scheme}: keeps no tables in a database: name one such as postgres://host/database"
+    ))
 }
 
 /// The error for a recipe that there is not.

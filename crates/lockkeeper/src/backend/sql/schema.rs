@@ -1,11 +1,13 @@
 //! The two tables: their names, how they are made, and the rights that are enough.
 
-use super::requests::SCHEMA_ROW;
 use crate::backend::support::options::config;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the tables that this library reads and writes.
+/// The version of the tables that this library reads and writes; see [`migration`](super::migration)
+/// for how earlier ones become it.
 pub(super) const VERSION: i64 = 1;
+/// The row that says which version of the tables these are; in `last`.
+pub(super) const SCHEMA_ROW: &str = "\u{1}schema";
 
 /// Which kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +97,6 @@ impl Tables {
              mode bigint NOT NULL, token bigint NOT NULL, ttl bigint NOT NULL, since bigint NOT \
              NULL,\n  expires bigint NOT NULL, identity {text} NOT NULL, note {text} NOT NULL"
         );
-        let schema_row = literal(dialect, SCHEMA_ROW);
         vec![
             format!(
                 "CREATE TABLE IF NOT EXISTS {names} (\n  name {name} NOT NULL PRIMARY KEY,\n  \
@@ -107,14 +108,26 @@ impl Tables {
                  NULL, ticket bigint NOT NULL,\n  {claim},\n  PRIMARY KEY (name, state, ticket)\n)\
                  {last}"
             ),
-            format!(
-                "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM})\n  SELECT \
-                 {schema_row}, 0, 0, {VERSION}, 0, '', '', '', 0, 0, 0, 0, {}, '', ''\n  WHERE NOT \
-                 EXISTS (SELECT 1 FROM {names} existing WHERE existing.name = {schema_row})",
-                // Never cleaned away.
-                i64::MAX
-            ),
+            self.mark(dialect, VERSION),
         ]
+    }
+
+    /// Writes down the version of tables that have no such mark.
+    pub(super) fn mark(&self, dialect: Dialect, version: i64) -> String {
+        let (names, row) = (&self.names, literal(dialect, SCHEMA_ROW));
+        format!(
+            "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM})\n  SELECT {row}, 0, \
+             0, {version}, 0, '', '', '', 0, 0, 0, 0, {}, '', ''\n  WHERE NOT EXISTS (SELECT 1 FROM \
+             {names} existing WHERE existing.name = {row})",
+            // Never cleaned away.
+            i64::MAX
+        )
+    }
+
+    /// Asks for the mark; no row where there is none.
+    pub(super) fn ask_mark(&self, dialect: Dialect) -> String {
+        let (names, row) = (&self.names, literal(dialect, SCHEMA_ROW));
+        format!("SELECT last FROM {names} WHERE name = {row}")
     }
 
     /// The tables, and what makes them.

@@ -11,6 +11,7 @@
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod stranger;
 #[cfg(feature = "postgres")]
 mod tls;
 
@@ -20,6 +21,7 @@ pub(super) use mysql::{MysqlClient, MysqlConnection, MysqlConnector, bytes, text
 pub(super) use postgres::{
     PostgresClient, PostgresConnection, PostgresConnector, Statement, first_columns,
 };
+pub(super) use stranger::speaks;
 
 use super::error::Failure;
 use crate::backend::support::life::Life;

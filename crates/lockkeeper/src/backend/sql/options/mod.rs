@@ -1,10 +1,12 @@
 //! What a `postgres:` or `mysql:` URL says, and the same as structs.
 //!
-//! No I/O but for the files with certificates that a URL names. Both stores have the same options
+//! No I/O but for files with certificates and passwords. Both stores have the same options
 //! beside those of their drivers, so they are read here once.
 
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod passfile;
 #[cfg(feature = "postgres")]
 mod postgres;
 
@@ -30,6 +32,8 @@ pub(super) const KNOWN: &[&str] = &[
     "session",
     "sessions",
     "free_on_disconnect",
+    "standby",
+    "takeover",
 ];
 
 /// The recipe of a URL that names none.
@@ -58,6 +62,38 @@ pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) const KEEPALIVE_TRIES: u32 = 3;
 /// The longest name of a table that both servers take, with our longest suffix behind it.
 const LONGEST_TABLE: usize = 48;
+
+/// The longest ttl with a standby, and how long a move to it takes.
+pub(super) const TAKEOVER: Duration = Duration::from_secs(30);
+
+/// The address of the standby that a URL names: what it does not say itself is as in the URL.
+pub(super) fn standby_of(address: &Address) -> Result<Option<Address>> {
+    let Some(url) = address.options.get("standby") else { return Ok(None) };
+    let mut standby = Address::parse(url)?;
+    if standby.scheme != address.scheme {
+        let scheme = &address.scheme;
+        return Err(config(format!(
+            "the standby of a {scheme}: URL is named by another {scheme}: URL"
+        )));
+    }
+    let credentials = |it: &Address| {
+        let authority = it.authority.as_deref().unwrap_or_default();
+        authority.rsplit_once('@').map(|(credentials, _)| credentials.to_owned())
+    };
+    if let (None, Some(own)) = (credentials(&standby), credentials(address)) {
+        let host = standby.authority.take().unwrap_or_default();
+        standby.authority = Some(format!("{own}@{host}"));
+    }
+    if standby.path.trim_matches('/').is_empty() {
+        standby.path.clone_from(&address.path);
+    }
+    for (option, value) in &address.options {
+        if !matches!(option.as_str(), "standby" | "takeover" | "socket") {
+            standby.options.entry(option.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    Ok(Some(standby))
+}
 
 /// Where a server is, and how we introduce ourselves.
 #[derive(Clone)]
@@ -103,6 +139,7 @@ pub(super) struct Common {
     pub(super) sessions: usize,
     pub(super) free_on_disconnect: bool,
     pub(super) keepalive: Duration,
+    pub(super) takeover: Duration,
     pub(super) tls: Option<TlsOptions>,
 }
 
@@ -136,6 +173,7 @@ impl Common {
             sessions,
             free_on_disconnect: address.flag("free_on_disconnect")?,
             keepalive: address.span("keepalive")?.unwrap_or(KEEPALIVE),
+            takeover: address.span("takeover")?.unwrap_or(TAKEOVER),
             tls: TlsOptions::read(address, address.flag("tls")?)?,
         })
     }

@@ -1,8 +1,8 @@
 //! What a `mysql:` or `mariadb:` URL says.
 
 use super::{
-    CONNECTIONS, Common, KEEPALIVE, KNOWN, Login, RECIPE, SESSION, SESSIONS, TABLE, TIMEOUT,
-    check_identifier, check_session,
+    CONNECTIONS, Common, KEEPALIVE, KNOWN, Login, RECIPE, SESSION, SESSIONS, TABLE, TAKEOVER,
+    TIMEOUT, check_identifier, check_session, standby_of,
 };
 use crate::address::Address;
 use crate::backend::support::options::{TLS, config};
@@ -56,6 +56,11 @@ pub struct MysqlOptions {
     /// behind a connection that was cut, and believe. With this, two may hold until it hears of the
     /// end, and [`Capability::sound`](crate::backend::Capability::sound) is false.
     pub free_on_disconnect: bool,
+    /// The standby that the keeper moves to when this server is gone; `recipe=table` only.
+    pub standby: Option<Box<Self>>,
+    /// With a standby: the longest ttl, and how long the other server has to be the one that takes
+    /// writes before it grants. The same in every program.
+    pub takeover: Duration,
     /// How to encrypt; plain where there is none.
     pub tls: Option<TlsOptions>,
     /// How long a claim that waits puts up with a store that does not answer.
@@ -94,6 +99,8 @@ impl MysqlOptions {
             session: SESSION,
             sessions: SESSIONS,
             free_on_disconnect: false,
+            standby: None,
+            takeover: TAKEOVER,
             tls: None,
             outage: OUTAGE,
             shown,
@@ -130,15 +137,29 @@ impl MysqlOptions {
             session: common.session,
             sessions: common.sessions,
             free_on_disconnect: common.free_on_disconnect,
+            standby: standby_of(address)?.map(|it| Self::read(&it).map(Box::new)).transpose()?,
+            takeover: common.takeover,
             tls: common.tls,
             ..Self::with(driver, address.to_string())
         })
+    }
+
+    /// Where it is looked for by TCP, unless the caller's pool knows.
+    pub(in crate::backend::sql) fn hosts(&self) -> Vec<(String, u16)> {
+        let opts = mysql_async::Opts::from(self.driver.clone());
+        if self.pool.is_some() || opts.socket().is_some() {
+            return Vec::new();
+        }
+        vec![(opts.ip_or_hostname().to_owned(), opts.tcp_port())]
     }
 
     /// An error for options that make no sense.
     pub(in crate::backend::sql) fn check(&self) -> Result<()> {
         check_identifier("table", &self.table)?;
         check_session(self.session)?;
+        if let Some(standby) = &self.standby {
+            standby.check()?;
+        }
         if self.connections == 0 || self.timeout.is_zero() {
             return Err(config("connections and timeout must be more than nothing"));
         }

@@ -1,8 +1,9 @@
 //! What a `postgres:` URL says.
 
+use super::passfile::{self, Whom};
 use super::{
     CONNECTIONS, Common, KEEPALIVE, KEEPALIVE_INTERVAL, KEEPALIVE_TRIES, KNOWN, Login, RECIPE,
-    SESSION, SESSIONS, TABLE, TIMEOUT, check_identifier, check_session,
+    SESSION, SESSIONS, TABLE, TAKEOVER, TIMEOUT, check_identifier, check_session, standby_of,
 };
 use crate::address::Address;
 use crate::backend::support::options::{TLS, config};
@@ -60,6 +61,11 @@ pub struct PostgresOptions {
     /// connection is free. Then no statement is prepared and waiters poll. A pooler that refuses
     /// what a server takes is noticed without this.
     pub pooler: bool,
+    /// The standby that the keeper moves to when this server is gone; `recipe=table` only.
+    pub standby: Option<Box<Self>>,
+    /// With a standby: the longest ttl, and how long the other server has to be the one that takes
+    /// writes before it grants. The same in every program.
+    pub takeover: Duration,
     /// How to encrypt; plain where there is none.
     pub tls: Option<TlsOptions>,
     /// How long a claim that waits puts up with a store that does not answer.
@@ -91,6 +97,8 @@ impl PostgresOptions {
             sessions: SESSIONS,
             free_on_disconnect: false,
             pooler: false,
+            standby: None,
+            takeover: TAKEOVER,
             tls: None,
             outage: OUTAGE,
             shown,
@@ -99,7 +107,7 @@ impl PostgresOptions {
 
     /// What the URL says.
     pub(crate) fn read(address: &Address) -> Result<Self> {
-        address.only_options(&[KNOWN, &["schema", "pooler"], TLS])?;
+        address.only_options(&[KNOWN, &["schema", "pooler", "passfile"], TLS])?;
         let common = Common::read(address)?;
         let login = Login::read(address, PORT)?;
         let mut config = Config::new();
@@ -112,8 +120,15 @@ impl PostgresOptions {
         // The driver's own default is the name of the user who runs the process, which it asks of
         // the system.
         let user = login.user.clone().or_else(|| std::env::var("PGUSER").ok());
-        config.user(user.unwrap_or_else(|| "postgres".to_owned()));
-        if let Some(password) = login.password.or_else(|| std::env::var("PGPASSWORD").ok()) {
+        let user = user.unwrap_or_else(|| "postgres".to_owned());
+        config.user(&user);
+        let named = address.options.get("passfile").map(String::as_str);
+        let password = login.password.clone().or_else(|| std::env::var("PGPASSWORD").ok());
+        let password = match (password, passfile::file(named)) {
+            (None, Some(file)) => passfile::password(&file, &whom(&login, &user))?,
+            (password, _) => password,
+        };
+        if let Some(password) = password {
             config.password(password);
         }
         if let Some(database) = &login.database {
@@ -131,10 +146,25 @@ impl PostgresOptions {
             sessions: common.sessions,
             free_on_disconnect: common.free_on_disconnect,
             pooler: address.flag("pooler")?,
+            standby: standby_of(address)?.map(|it| Self::read(&it).map(Box::new)).transpose()?,
+            takeover: common.takeover,
             tls: common.tls,
             outage: OUTAGE,
             shown: address.to_string(),
         })
+    }
+
+    /// Where it is looked for by TCP.
+    pub(in crate::backend::sql) fn hosts(&self) -> Vec<(String, u16)> {
+        let ports = self.config.get_ports();
+        let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let by_tcp = hosts.filter_map(|(at, host)| match host {
+            tokio_postgres::config::Host::Tcp(host) => Some((host.clone(), port(at))),
+            #[cfg(unix)]
+            tokio_postgres::config::Host::Unix(_) => None,
+        });
+        by_tcp.collect()
     }
 
     /// An error for options that make no sense.
@@ -144,11 +174,22 @@ impl PostgresOptions {
             check_identifier("schema", schema)?;
         }
         check_session(self.session)?;
+        if let Some(standby) = &self.standby {
+            standby.check()?;
+        }
         if self.connections == 0 || self.timeout.is_zero() {
             return Err(config("connections and timeout must be more than nothing"));
         }
         Ok(())
     }
+}
+
+/// Every server that the URL names, as a file with passwords has them.
+fn whom<'a>(login: &'a Login, user: &'a str) -> Vec<Whom<'a>> {
+    let database = login.database.as_deref().unwrap_or(user);
+    let whom = |host: &'a str, port| Whom { host, port, database, user };
+    let hosts = login.hosts.iter().map(|(host, port)| whom(host, *port));
+    hosts.chain(login.socket.as_deref().map(|socket| whom(socket, PORT))).collect()
 }
 
 /// Keepalives, so that the time is known after which a vanished server is given up.

@@ -27,16 +27,18 @@ use crate::error::Result;
 use async_trait::async_trait;
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The row that says which version of the tables these are; in `last`.
-pub(super) const SCHEMA_ROW: &str = "\u{1}schema";
 /// What the row of a keeper's heartbeat begins with; its id follows.
 pub(super) const PROCESS_ROW: &str = "\u{1}process/";
 /// What the row of a sequence begins with; its name follows, and the last number is in `last`.
 pub(super) const SEQUENCE_ROW: &str = "\u{1}sequence/";
 /// The row of the second table whose token is above those of all names that were cleaned away.
 pub(super) const FLOOR_ROW: &str = "\u{1}floor";
+
+/// The row that says which server takes the writes, and since when, where there are two.
+pub(super) const WRITER_ROW: &str = "\u{1}writer";
 
 /// A claim, its name, and whether its process lives.
 pub(super) type Listed = (String, Record, bool);
@@ -104,6 +106,10 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
 
     /// Which life the server is in, where it can tell.
     async fn incarnation(&self) -> Result<Option<String>, Failure>;
+
+    /// Writes down that this server is the one that takes writes, unless it is known to be; since
+    /// how long it is. With `always`, for ever, where nobody has written that down before.
+    async fn enter(&self, always: bool) -> Result<Duration, Failure>;
 
     /// A subscription to what other keepers tell this one, where there is such a thing.
     async fn listen(&self, process: &str) -> Result<Option<Listening>, Failure>;

@@ -24,6 +24,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How many names are remembered to have a row. When there are more, all are forgotten: what that
 /// costs is one longer statement for each.
@@ -184,6 +185,11 @@ impl Requests for MysqlRequests {
     /// These servers tell their uptime in whole seconds, which is not the same for two who ask.
     async fn incarnation(&self) -> Result<Option<String>, Failure> {
         Ok(None)
+    }
+
+    async fn enter(&self, always: bool) -> Result<Duration, Failure> {
+        let lasted: Option<i64> = self.ask(&self.statements.enter(always), true).await?;
+        Ok(Duration::from_micros(lasted.and_then(|it| u64::try_from(it).ok()).unwrap_or(0)))
     }
 
     async fn listen(&self, _: &str) -> Result<Option<Listening>, Failure> {

@@ -3,8 +3,8 @@
 
 use super::super::super::client::{MysqlClient, text};
 use super::super::super::error::{Failure, Why};
-use super::super::super::schema::{self, Dialect, Tables, literal};
-use super::super::SCHEMA_ROW;
+use super::super::super::migration;
+use super::super::super::schema::{self, Dialect, Tables};
 use super::rows::value;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -30,13 +30,7 @@ impl Prepare<'_> {
             Ok(Some(version)) => Ok(Some(version)),
             _ => self.make().await?,
         };
-        let version = match version {
-            Err(failure) if failure.why() == Some(Why::OtherColumns) => {
-                return Err(schema::not_ours(at, names));
-            }
-            version => version.map_err(explain)?,
-        };
-        schema::check_version(version, at, names)?;
+        schema::check_version(version.map_err(explain)?, at, names)?;
         Ok(maria)
     }
 
@@ -62,6 +56,10 @@ impl Prepare<'_> {
         let locked = connection.run(&format!("DO GET_LOCK({lock}, {MAKING})"), limit).await;
         locked.map_err(explain)?;
         let version = self.version().await;
+        if migration::may_be_earlier(&version) {
+            migration::migrate_mysql(&mut connection, connector, self.tables).await?;
+            return Ok(self.version().await);
+        }
         if version.as_ref().err().and_then(Failure::why) != Some(Why::NoTable) {
             return Ok(version);
         }
@@ -103,10 +101,8 @@ impl Prepare<'_> {
 
     /// The version of the tables, if there are any, after a check of all columns and rights.
     async fn version(&self) -> Result<Option<i64>, Failure> {
-        let row = literal(Dialect::Mysql, SCHEMA_ROW);
-        let probes = self.tables.probes().join("; ");
-        let names = &self.tables.names;
-        let request = format!("SELECT last FROM {names} WHERE name = {row}; {probes}");
+        let mark = self.tables.ask_mark(Dialect::Mysql);
+        let request = format!("{mark}; {}", self.tables.probes().join("; "));
         let answers = self.client.run(&request, true).await?;
         Ok(answers.first().and_then(|rows| rows.first()).map(|row| value(row, 0)))
     }

@@ -4,8 +4,8 @@
 use super::super::super::client::{bytes, text};
 use super::super::super::queue::{ALONE, CROWD};
 use super::super::super::record::{BROKEN, HELD, WAITER_LEASE, WAITING, micros};
-use super::super::super::schema::{CLAIM, Tables};
-use super::super::{FLOOR_ROW, PROCESS_ROW, SEQUENCE_ROW};
+use super::super::super::schema::{CLAIM, Dialect, Tables, literal};
+use super::super::{FLOOR_ROW, PROCESS_ROW, SEQUENCE_ROW, WRITER_ROW};
 use super::statements::{NOW, Statements, of_claim};
 
 impl Statements {
@@ -22,6 +22,22 @@ impl Statements {
 
     pub(super) fn end(&self, process: &str) -> String {
         format!("DELETE FROM {} WHERE name = {}", self.tables.names, process_row(process))
+    }
+
+    /// Writes down that this server takes the writes, and reads for how long it has. Servers are told
+    /// apart by their host, port and number.
+    pub(super) fn enter(&self, always: bool) -> String {
+        let (names, row) = (&self.tables.names, literal(Dialect::Mysql, WRITER_ROW));
+        let me = "MD5(CONCAT(@@hostname, ':', @@port, '/', @@server_id))";
+        let since = if always { "0" } else { NOW };
+        format!(
+            "INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES \
+               ({row}, 0, 0, 0, 0, {me}, '', '', 0, 0, 0, {since}, {}, '', '') \
+             ON DUPLICATE KEY UPDATE since = IF(id = {me}, since, {NOW}), id = {me}; \
+             SELECT {NOW} - since FROM {names} WHERE name = {row}",
+            // Never cleaned away.
+            i64::MAX
+        )
     }
 
     /// For at least one name.

@@ -4,16 +4,18 @@ mod statements;
 
 use super::super::client::{PostgresClient, first_columns};
 use super::super::error::{Failure, Why};
+use super::super::migration;
 use super::super::queue::{ALONE, Change, Queue};
 use super::super::record::{HELD, Record, code_of, micros, mode_of};
-use super::super::schema::{self, Dialect, Tables, literal};
-use super::{Listed, Listening, Requests, SCHEMA_ROW, SEQUENCE_ROW};
+use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
+use super::{Listed, Listening, Requests, SEQUENCE_ROW, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
 use async_trait::async_trait;
-use statements::Statements;
+use statements::{NOW, Statements};
 use std::fmt;
+use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -81,10 +83,8 @@ impl PostgresRequests {
 
     /// The version of the tables, if there are any, after a check of all columns and rights.
     async fn version(&self) -> Result<Option<i64>, Failure> {
-        let row = literal(Dialect::Postgres, SCHEMA_ROW);
-        let names = &self.tables.names;
-        let probes = self.tables.probes().join("; ");
-        let text = format!("SELECT last FROM {names} WHERE name = {row}; {probes}");
+        let mark = self.tables.ask_mark(Dialect::Postgres);
+        let text = format!("{mark}; {}", self.tables.probes().join("; "));
         let found = self.client.simple(&text).await?.into_iter().next().flatten();
         Ok(found.and_then(|version| version.parse().ok()))
     }
@@ -257,6 +257,24 @@ impl Requests for PostgresRequests {
         self.look_up("SELECT extract(epoch FROM pg_postmaster_start_time())").await
     }
 
+    /// The timeline tells servers apart: it is another with every standby that is promoted.
+    async fn enter(&self, always: bool) -> Result<Duration, Failure> {
+        let (names, row) = (&self.tables.names, literal(Dialect::Postgres, WRITER_ROW));
+        let since = if always { "0" } else { NOW };
+        let text = format!(
+            "INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM}) \
+             SELECT {row}, 0, 0, 0, 0, left(pg_walfile_name(pg_current_wal_lsn()), 8), '', '', 0, \
+               0, 0, {since}, {}, '', '' \
+             ON CONFLICT (name) DO UPDATE SET id = excluded.id, since = {NOW} \
+               WHERE l.id <> excluded.id; \
+             SELECT {NOW} - since FROM {names} WHERE name = {row}",
+            // Never cleaned away.
+            i64::MAX
+        );
+        let lasted = self.look_up(&text).await?.and_then(|lasted| lasted.parse().ok());
+        Ok(Duration::from_micros(lasted.unwrap_or(0)))
+    }
+
     /// Behind a pooler a subscription lands on a connection of its own choice, and says nothing of
     /// it. So the connection is asked twice who serves it, with a statement on another in between:
     /// a server process that serves two of our connections is a pooler's.
@@ -305,13 +323,11 @@ impl Requests for PostgresRequests {
                 return Err(schema::not_ours(at, &table));
             }
         }
-        let version = match version {
-            Err(failure) if failure.why() == Some(Why::OtherColumns) => {
-                return Err(schema::not_ours(at, names));
-            }
-            version => version.map_err(explain)?,
-        };
-        schema::check_version(version, at, names)?;
+        if migration::may_be_earlier(&version) {
+            migration::migrate_postgres(&self.client.connector, &self.tables).await?;
+            version = self.version().await;
+        }
+        schema::check_version(version.map_err(explain)?, at, names)?;
         // So that the first claim too is taken, renewed and given back by one round trip each.
         let Statements { take, extend, free, .. } = &self.statements;
         self.client.warm(&[take, extend, free]).await.map_err(explain)
@@ -344,7 +360,7 @@ fn channel(process: &str) -> String {
     format!("lockkeeper_{process}")
 }
 
-/// A claim from ten columns in the order of [`CLAIM`](schema::CLAIM).
+/// A claim from ten columns in the order of [`CLAIM`].
 fn record(row: &Row, from: usize, ticket: i64, state: i16) -> Record {
     Record {
         ticket,

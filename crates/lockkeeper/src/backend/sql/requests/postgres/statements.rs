@@ -12,7 +12,7 @@ use super::super::{FLOOR_ROW, PROCESS_ROW};
 use tokio_postgres::types::Type;
 
 /// The database's clock.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// One of each, by the name of its request.
 pub(super) struct Statements {
