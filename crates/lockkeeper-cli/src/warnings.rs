@@ -2,8 +2,8 @@
 //!
 //! The library tells of its warnings by `tracing`, and without a subscriber nobody would see them: that
 //! Redis may evict locks, that a right is missing, that a lock was left out of a list. This is the
-//! smallest subscriber that shows them. `tracing-subscriber` was rejected: to print lines that look like
-//! our others it would need a formatter of our own all the same.
+//! smallest subscriber that shows them. `tracing-subscriber` was rejected: to print lines that look
+//! like our others it would need a formatter of our own all the same.
 
 use crate::output;
 use std::fmt::{self, Write};
@@ -25,8 +25,8 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 /// Only those of lockkeeper: what other libraries warn of is explained by our own errors.
 pub(crate) fn show() -> Warnings {
     let (warnings, told) = mpsc::channel();
-    // A thread of its own, which ends with the process: a stderr that is stuck must not keep a lock from
-    // being renewed. If there is none, warnings are not shown.
+    // A thread of its own, which ends with the process: a stderr that is stuck must not keep a lock
+    // from being renewed. If there is none, warnings are not shown.
     let printer = std::thread::Builder::new().name("warnings".into());
     if printer.spawn(move || told.iter().for_each(print)).is_ok() {
         // Fails only if there is a subscriber already, which only we could have set.

@@ -65,8 +65,8 @@ async fn never_too_many_and_none_lost(stage: Arc<Stage>) -> Outcome {
     const OF: u32 = 3;
     let name = stage.name("counted");
     let witness = Arc::new(Witness::default());
-    // All are taken until everyone has found them taken: where the store is slow, a visit is over before
-    // the next one asks, and nobody would keep anybody out.
+    // All are taken until everyone has found them taken: where the store is slow, a visit is over
+    // before the next one asks, and nobody would keep anybody out.
     let first = stage.keeper().await?;
     let mut taken = Vec::new();
     for _ in 0..OF {

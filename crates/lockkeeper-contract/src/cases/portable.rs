@@ -91,11 +91,12 @@ async fn a_stale_ticket_leaves_the_next_holder_alone(stage: Arc<Stage>) -> Outco
     taken(&keeper, &name).await
 }
 
-/// The process that has the ticket decides for how long a renewal is good. Those that wait look at the claim
-/// again and again, which must not shorten it to the ttl that it was made with.
+/// The process that has the ticket decides for how long a renewal is good. Those that wait look at
+/// the claim again and again, which must not shorten it to the ttl that it was made with.
 ///
-/// The keeper that made the claim must not renew it meanwhile: a renewal of its own that is under way when
-/// its guard is detached may reach the store behind the ticket's, and is good for the claim's ttl only.
+/// The keeper that made the claim must not renew it meanwhile: a renewal of its own that is under
+/// way when its guard is detached may reach the store behind the ticket's, and is good for the
+/// claim's ttl only.
 async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
     let ttl = stage.ttl(SHORT);
     let (keeper, way) = stage.faulty().await?;

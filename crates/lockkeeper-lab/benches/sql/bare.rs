@@ -12,7 +12,7 @@ const CONNECTIONS: u32 = 4;
 
 /// The least that a lock in a row needs: take it if it is free or expired, and free it.
 pub(crate) struct BarePostgres {
-    clients: Vec<(Client, [Statement; 5])>,
+    clients: Vec<(Client, [Statement; 7])>,
 }
 
 impl BarePostgres {
@@ -29,7 +29,10 @@ impl BarePostgres {
                            token bigint NOT NULL, expires timestamptz NOT NULL) \
                            WITH (fillfactor = 40); \
                          CREATE SEQUENCE bare_token; CREATE TABLE bare_row (name text PRIMARY KEY); \
-                         INSERT INTO bare_row VALUES ('one')",
+                         INSERT INTO bare_row VALUES ('one'); \
+                         CREATE UNLOGGED TABLE bare_held (key bigint PRIMARY KEY, \
+                           token bigint NOT NULL, believed timestamptz NOT NULL) \
+                           WITH (fillfactor = 50)",
                     )
                     .await?;
             }
@@ -45,13 +48,35 @@ impl BarePostgres {
             let lock = client.prepare("SELECT pg_try_advisory_lock($1)");
             let unlock = client.prepare("SELECT pg_advisory_unlock($1)");
             let count = client.prepare("SELECT pg_try_advisory_lock($1), nextval('bare_token')");
-            let statements = [take.await?, free.await?, count.await?, lock.await?, unlock.await?];
+            let hold = client.prepare(
+                "WITH won AS MATERIALIZED (SELECT pg_try_advisory_lock($1) AS won), \
+                 counted AS (INSERT INTO bare_held AS b \
+                   SELECT $1, 1, clock_timestamp() + interval '10 s' FROM won WHERE won.won \
+                   ON CONFLICT (key) DO UPDATE SET token = b.token + 1, \
+                     believed = excluded.believed WHERE b.believed <= clock_timestamp() \
+                   RETURNING token) \
+                 SELECT won.won, counted.token FROM won LEFT JOIN counted ON true",
+            );
+            let let_go = client.prepare(
+                "WITH done AS (UPDATE bare_held SET believed = '-infinity' WHERE key = $1 \
+                   RETURNING 1) \
+                 SELECT pg_advisory_unlock($1) FROM (SELECT count(*) FROM done) AS d",
+            );
+            let statements = [
+                take.await?,
+                free.await?,
+                count.await?,
+                hold.await?,
+                let_go.await?,
+                lock.await?,
+                unlock.await?,
+            ];
             clients.push((client, statements));
         }
         Ok(Self { clients })
     }
 
-    fn of(&self, task: u32) -> &(Client, [Statement; 5]) {
+    fn of(&self, task: u32) -> &(Client, [Statement; 7]) {
         &self.clients[(task % CONNECTIONS) as usize]
     }
 
@@ -74,10 +99,21 @@ impl BarePostgres {
 
     /// The same with a token, from a sequence that is read while the lock is held.
     pub(crate) async fn advisory_with_token(&self, task: u32) -> Result<()> {
-        let (client, [_, _, count, _, unlock]) = self.of(task);
+        let (client, [_, _, count, .., unlock]) = self.of(task);
         let key = i64::from(task);
         client.query(count, &[&key]).await?;
         client.query(unlock, &[&key]).await?;
+        Ok(())
+    }
+
+    /// The same with what makes it sound: a row with the token and the time until which the holder may
+    /// believe, which the next holder looks at and giving back erases.
+    pub(crate) async fn advisory_sound(&self, task: u32) -> Result<()> {
+        let (client, [_, _, _, hold, let_go, ..]) = self.of(task);
+        let key = i64::from(task);
+        let held = client.query_one(hold, &[&key]).await?;
+        ensure!(held.get::<_, Option<i64>>(1).is_some(), "the bare lock is not one");
+        client.query(let_go, &[&key]).await?;
         Ok(())
     }
 
@@ -111,7 +147,9 @@ impl BareMariaDb {
                         "CREATE TABLE bare (name varbinary(200) PRIMARY KEY, owner varchar(64) \
                          NOT NULL, token bigint NOT NULL, expires datetime(6) NOT NULL); \
                          CREATE TABLE bare_token (id int PRIMARY KEY, token bigint) \
-                         ENGINE = MEMORY",
+                         ENGINE = MEMORY; \
+                         CREATE TABLE bare_held (id int PRIMARY KEY, token bigint NOT NULL, \
+                         believed bigint NOT NULL) ENGINE = MEMORY",
                     )
                     .await?;
             }
@@ -151,6 +189,26 @@ impl BareMariaDb {
         );
         client.query_drop(request).await?;
         Ok(client.query_drop(format!("SELECT RELEASE_LOCK('bench/{task}')")).await?)
+    }
+
+    /// The same with what makes it sound: a row with the token and the time until which the holder may
+    /// believe, which the next holder looks at and giving back erases.
+    pub(crate) async fn get_lock_sound(&self, task: u32) -> Result<()> {
+        let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
+        let clock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+        let hold = format!(
+            "SELECT GET_LOCK('bench/{task}', 0) INTO @won; \
+             INSERT INTO bare_held SELECT {task}, 1, {clock} + 10000000 FROM DUAL WHERE @won = 1 \
+             ON DUPLICATE KEY UPDATE token = IF(believed > {clock}, token, token + 1), \
+               believed = IF(believed > {clock}, believed, {clock} + 10000000); \
+             SELECT @won, token, believed FROM bare_held WHERE id = {task}"
+        );
+        client.query_drop(hold).await?;
+        let let_go = format!(
+            "UPDATE bare_held SET believed = 0 WHERE id = {task}; \
+             SELECT RELEASE_LOCK('bench/{task}')"
+        );
+        Ok(client.query_drop(let_go).await?)
     }
 
     pub(crate) async fn get_lock(&self, task: u32) -> Result<()> {

@@ -14,7 +14,9 @@ const TIMES: usize = 3;
 
 pub(crate) fn run(kind: &str, url: &str) -> Result<()> {
     let native = if kind == "postgres" { "advisory" } else { "get-lock" };
-    for recipe in ["table", native, "for-update", "optimistic"] {
+    let freed = [native, "for-update"].map(|it| format!("{it}&free_on_disconnect=true"));
+    let recipes = ["table", native, "for-update", "optimistic", &freed[0], &freed[1]];
+    for recipe in recipes {
         let url = format!("{url}?recipe={recipe}");
         let mut times = Vec::new();
         for _ in 0..TIMES {

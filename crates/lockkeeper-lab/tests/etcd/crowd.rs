@@ -9,7 +9,7 @@ cases!(
     of_a_thousand_who_wait_each_release_wakes_one,
     a_permit_that_goes_wakes_few_of_those_who_wait,
     a_hold_is_watched_without_delay,
-    a_thousand_holds_share_their_signs_of_life,
+    a_thousand_holds_share_their_heartbeats,
     a_busy_try_writes_nothing,
     several_names_are_one_transaction,
 );
@@ -116,7 +116,7 @@ async fn a_hold_is_watched_without_delay(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-async fn a_thousand_holds_share_their_signs_of_life(lab: &Lab) -> Result<()> {
+async fn a_thousand_holds_share_their_heartbeats(lab: &Lab) -> Result<()> {
     let server = lab.etcd().start()?;
     let keeper = keeper(&server, "session=3s").await?;
     let mut guards = Vec::new();

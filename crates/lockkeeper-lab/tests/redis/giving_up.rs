@@ -16,8 +16,9 @@ cases!(those_who_give_up_leave_nothing_behind, to_give_up_takes_no_look_at_the_w
 const TASKS: u64 = 12;
 const TURNS: u64 = 400;
 
-/// How much longer than its patience a caller is kept while Redis is asked to let the claim go. A caller that
-/// is told sooner was told after the answer; later, the claim may leave in the background.
+/// How much longer than its patience a caller is kept while Redis is asked to let the claim go. A
+/// caller that is told sooner was told after the answer; later, the claim may leave in the
+/// background.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(50);
 /// Long enough for everyone to be told without an answer.
 const PAUSE: Duration = Duration::from_millis(300);

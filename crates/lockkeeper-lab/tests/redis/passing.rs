@@ -22,7 +22,7 @@ cases!(
     tokens_of_those_unheard_of_are_not_given_again,
     no_one_is_passed_over,
     an_heir_with_a_name_waits_for_the_server,
-    an_heir_renews_while_memory_is_full,
+    a_successor_renews_while_memory_is_full,
     a_word_that_comes_late_takes_nothing_away,
     events_tell_of_one_holder_at_a_time,
     an_owner_that_was_not_named_is_not_entered_again,
@@ -322,7 +322,7 @@ async fn an_heir_with_a_name_waits_for_the_server(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-async fn an_heir_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
+async fn a_successor_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
     let server = lab.redis().start()?;
     let (one, proxy) = far_keeper(&server).await?;
     let two = keeper(&server).await?;

@@ -130,8 +130,8 @@ fn encrypted(lab: &Lab) -> Result<()> {
     redis.restart()
 }
 
-/// Not when it answers on the port that only the lab uses: the first handshake of a JVM takes longer than
-/// a client waits for it, while the machine is busy.
+/// Not when it answers on the port that only the lab uses: the first handshake of a JVM takes
+/// longer than a client waits for it, while the machine is busy.
 fn greets_encrypted(lab: &Lab) -> Result<()> {
     let zookeeper = lab.zookeeper().client_certificates().start()?;
     zookeeper.answers()?;

@@ -112,8 +112,8 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     }
 
     /// Which life the store is in, where it can tell: a text that is the same for as long as the
-    /// server has not been restarted, and never again afterwards. A caller that sees it change knows that
-    /// what was only in the server's memory is gone.
+    /// server has not been restarted, and never again afterwards. A caller that sees it change
+    /// knows that what was only in the server's memory is gone.
     async fn incarnation(&self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -169,8 +169,8 @@ pub struct Ticket {
     pub mode: Mode,
     /// The claim's own id.
     pub id: ClaimId,
-    /// By how much a renewal extends the claim. A process that keeps a claim together with others takes the
-    /// same as they do: the last renewal counts, also where it is the shorter one.
+    /// By how much a renewal extends the claim. A process that keeps a claim together with others
+    /// takes the same as they do: the last renewal counts, also where it is the shorter one.
     pub ttl: Duration,
 }
 

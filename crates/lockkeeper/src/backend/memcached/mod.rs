@@ -11,7 +11,6 @@
 //
 mod add;
 mod client;
-mod decimal;
 mod error;
 mod inspect;
 mod keys;

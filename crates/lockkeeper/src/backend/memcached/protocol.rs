@@ -12,8 +12,6 @@
 //! Answers come in the order of the requests, and each carries its request's number (`O`): an answer
 //! that comes where another was due ends the connection, and is believed by nobody.
 
-use super::decimal;
-
 /// The longest line we read. Longer ones are no answers of memcached.
 const LONGEST_LINE: usize = 4096;
 /// What ends a line, and a value.
@@ -117,7 +115,7 @@ impl Line {
 
     fn number(&mut self, before: &str, number: u64) {
         self.text(before);
-        decimal::push(&mut self.0, number);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
     fn end(mut self, number: u32) -> Request {

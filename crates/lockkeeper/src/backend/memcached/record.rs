@@ -14,7 +14,6 @@
 //! Any other value is another program's, and keeps us out all the same.
 
 use super::client::Version;
-use super::decimal;
 use crate::backend::{Claim, FencingToken, Name, Owner};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -65,14 +64,15 @@ impl Record {
         value.extend_from_slice(OURS.as_bytes());
         push_line(&mut value, id);
         match token {
-            Some(token) => decimal::push(&mut value, *token),
+            Some(token) => value.extend_from_slice(itoa::Buffer::new().format(*token).as_bytes()),
             None => value.extend_from_slice(UNWRITTEN.as_bytes()),
         }
         value.push(b'\n');
         push_line(&mut value, owner);
         push_line(&mut value, identity);
         let asked = asked.unwrap_or_default().as_millis();
-        decimal::push(&mut value, u64::try_from(asked).unwrap_or(u64::MAX));
+        let asked = u64::try_from(asked).unwrap_or(u64::MAX);
+        value.extend_from_slice(itoa::Buffer::new().format(asked).as_bytes());
         value.push(b'\n');
         push_line(&mut value, name);
         value.extend_from_slice(note.as_bytes());

@@ -115,8 +115,8 @@ impl Wanted {
 }
 
 /// A user may be let at some locks only, and the key that was tried not be one of them: then nothing
-/// is known of what it may do with others. It is let in, and a right that is missing is found out when it
-/// is first used.
+/// is known of what it may do with others. It is let in, and a right that is missing is found out
+/// when it is first used.
 fn doubt_keys(rights: &mut [Right]) {
     let on_keys = || |right: &&mut Right| right.on_key;
     if rights.iter_mut().filter(on_keys()).all(|right| right.standing == Standing::Missing) {

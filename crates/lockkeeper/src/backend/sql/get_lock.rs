@@ -8,8 +8,9 @@
 //! ```
 //!
 //! How a session lives and dies, and why its holder is always the first to know, is in
-//! [`session`](super::session); which servers are refused, in [`session::mysql`](super::session::mysql).
-//! The session's lease is `wait_timeout`, in whole seconds.
+//! [`session`](super::session); which servers are refused, in
+//! [`session::mysql`](super::session::mysql). The session's lease is `wait_timeout`, in whole
+//! seconds.
 //!
 //! A lock's name there is `lockkeeper:` and 32 hexadecimal digits, of a hash of database, table and
 //! name: such names are the server's, not a database's, and on MySQL may not be longer than 64

@@ -72,14 +72,30 @@ impl Alarms {
         alarms.iter().for_each(Alarm::endanger);
     }
 
+    /// Takes all of them out, to be rung.
+    pub(crate) fn take(&self) -> Vec<Alarm> {
+        std::mem::take(&mut self.known().alarms).into_values().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known().alarms.is_empty()
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // No code that can panic runs under this lock; were it poisoned, its content is whole.
         lock(&self.0)
     }
 }
 
-/// The alarm of one lease. Alarms are kept by claim, and there may be two leases of one, the holder's
-/// and one made by its ticket: a lease takes away no alarm but its own.
+impl Known {
+    fn take_early(&mut self, id: &str) -> Option<LossReason> {
+        let index = self.early.iter().position(|(early, _)| early == id)?;
+        self.early.remove(index).map(|(_, reason)| reason)
+    }
+}
+
+/// The alarm of one lease. Alarms are kept by claim, and there may be two leases of one, the
+/// holder's and one made by its ticket: a lease takes away no alarm but its own.
 #[derive(Debug, Default)]
 pub(crate) struct OwnAlarm {
     is_set: bool,
@@ -95,23 +111,5 @@ impl OwnAlarm {
     /// As [`Alarms::unwatch`], for the alarm of this lease only.
     pub(crate) fn unwatch(&mut self, alarms: &Alarms, id: &str) -> bool {
         std::mem::take(&mut self.is_set) && alarms.unwatch(id)
-    }
-}
-
-impl Alarms {
-    /// Takes all of them out, to be rung.
-    pub(crate) fn take(&self) -> Vec<Alarm> {
-        std::mem::take(&mut self.known().alarms).into_values().collect()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.known().alarms.is_empty()
-    }
-}
-
-impl Known {
-    fn take_early(&mut self, id: &str) -> Option<LossReason> {
-        let index = self.early.iter().position(|(early, _)| early == id)?;
-        self.early.remove(index).map(|(_, reason)| reason)
     }
 }

@@ -5,10 +5,10 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "zookeeper"))]
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "zookeeper"))]
 use std::sync::Arc;
 
 /// How a connection is encrypted: whom to trust, and what to show to a server that asks. All of it
@@ -96,7 +96,7 @@ fn is_key(content: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`ErrorKind::Config`](crate::ErrorKind::Config) for certificates that rustls cannot use.
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "zookeeper"))]
 pub(crate) fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     match &options.ca {
@@ -134,20 +134,20 @@ pub(crate) fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
 }
 
 /// Every certificate in a PEM text.
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "zookeeper"))]
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
     read.map_err(|error| unusable().caused_by(error.to_string()))
 }
 
 /// The error for a machine that trusts nobody.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
 pub(crate) fn no_certificates() -> Error {
     config("this machine has no certificates to trust: name some with ?ca=FILE")
 }
 
 /// The text does not quote what was given: it may be a private key.
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "zookeeper"))]
 fn unusable() -> Error {
     config("a certificate or key that is given for TLS cannot be used")
 }

@@ -1,8 +1,8 @@
 //! Why an attempt at a claim ended without an outcome.
 //!
-//! An attempt that is stopped by a failure may have left a node, which is then deleted by the driver. An
-//! attempt that is stopped by an error of our own, such as claims of another library at the same lock,
-//! has the session and the time to delete its node before it reports.
+//! An attempt that is stopped by a failure may have left a node, which is then deleted by the
+//! driver. An attempt that is stopped by an error of our own, such as claims of another library at
+//! the same lock, has the session and the time to delete its node before it reports.
 
 use super::client::Failure;
 use crate::error::Error;

@@ -56,8 +56,8 @@ impl Channels {
     }
 }
 
-/// A subscription to two channels, until dropped. Two, because Redisson has one for its locks and one for
-/// its read-write locks, and a release on either may free the name.
+/// A subscription to two channels, until dropped. Two, because Redisson has one for its locks and
+/// one for its read-write locks, and a release on either may free the name.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     channels: Arc<Channels>,
@@ -101,7 +101,8 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// A message from before [`Subscription::begin`] is seen already; one for another channel wakes nobody.
+    /// A message from before [`Subscription::begin`] is seen already; one for another channel wakes
+    /// nobody.
     #[test]
     fn each_hears_what_was_said_since_it_began() {
         let channels = Arc::new(Channels::default());

@@ -1,7 +1,8 @@
 //! The nodes of a cluster, each on a connection of its own.
 //!
-//! A key belongs to one of 16384 slots, and a slot to one node ([`slots`](super::slots)). Which node has
-//! which slots is asked of the cluster once, and again when an error suggests that it changed.
+//! A key belongs to one of 16384 slots, and a slot to one node ([`slots`](super::slots)). Which
+//! node has which slots is asked of the cluster once, and again when an error suggests that it
+//! changed.
 //!
 //! | a node says | then |
 //! |---|---|
@@ -234,8 +235,8 @@ impl Cluster {
         known.slots.is_some() && !known.is_doubtful
     }
 
-    /// Asks which node has which slots, unless that is known: one node, and another if that is slow. What
-    /// was known stays if none answers.
+    /// Asks which node has which slots, unless that is known: one node, and another if that is
+    /// slow. What was known stays if none answers.
     async fn learn(&self) -> RedisResult<()> {
         if self.is_certain() {
             return Ok(());

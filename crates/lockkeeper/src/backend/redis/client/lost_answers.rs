@@ -1,8 +1,8 @@
 //! The signal that answers may have been lost.
 //!
-//! By it the client tells a recipe what it cannot know by itself, without knowing what a recipe does with
-//! it: the queue has all that wait look for themselves, and every recipe tells the holders that their
-//! claims are in jeopardy.
+//! By it the client tells a recipe what it cannot know by itself, without knowing what a recipe
+//! does with it: the queue has all that wait look for themselves, and every recipe tells the
+//! holders that their claims are in jeopardy.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

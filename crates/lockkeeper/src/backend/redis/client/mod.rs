@@ -85,7 +85,8 @@ enum Servers {
 }
 
 impl Client {
-    /// Connects to nothing yet. With `replicas`, what is called safely counts only once that many replicas have it.
+    /// Connects to nothing yet. With `replicas`, what is called safely counts only once that many
+    /// replicas have it.
     pub(crate) fn new(connector: Connector, replicas: u32) -> Self {
         let (connector, lost) = (Arc::new(connector), LostAnswers::default());
         let patience = connector.timeout() / 2;

@@ -5,10 +5,11 @@
 //! another takes over when that one leaves. The answer to a heartbeat also tells what messages may
 //! have missed (a *look* at the name), so that a lost message costs a heartbeat interval at most.
 //!
-//! Times, in ms: a heartbeat is due 600 after the last one, a keeper counts as alive for 2000, so two can
-//! be lost. To ask for the name counts as a heartbeat, but tells nothing of other claims; so a look is
-//! taken after 1000 at the latest. A look is taken sooner when a holder may expire, and at once when
-//! messages may have been missed. After 600 without the heartbeat that was due, another waiter sends it.
+//! Times, in ms: a heartbeat is due 600 after the last one, a keeper counts as alive for 2000, so
+//! two can be lost. To ask for the name counts as a heartbeat, but tells nothing of other claims;
+//! so a look is taken after 1000 at the latest. A look is taken sooner when a holder may expire,
+//! and at once when messages may have been missed. After 600 without the heartbeat that was due,
+//! another waiter sends it.
 //!
 //! ```text
 //!   waiters of one name          Heartbeat                        Redis

@@ -188,8 +188,8 @@ impl Lease for QueueLease {
         Ok(standing)
     }
 
-    /// Hands over if it may, else gives back. A repetition tells Redis the same as the first attempt: to
-    /// choose anew could give the name to two.
+    /// Hands over if it may, else gives back. A repetition tells Redis the same as the first
+    /// attempt: to choose anew could give the name to two.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let again = std::mem::replace(&mut self.given_back, true);
         if !again && how.stay().is_zero() && self.hands_over() {

@@ -9,8 +9,8 @@
 //! - Every request names the claim's id, and does nothing to any other: so all can be repeated, and a
 //!   late one finds nothing.
 //! - Tokens grow, also when the clock goes back, Redis forgets, or claims are handed over locally.
-//! - A claim is on the list of waiters before it asks, and among this keeper's own claims from before it
-//!   asks until it is given back: so nothing that Redis says of it comes too early, and what Redis says
+//! - A claim is on the list of waiters before it asks, and among this keeper's own claims from
+//!   before it asks until it is given back: so nothing that Redis says of it comes too early, and what Redis says
 //!   of others is of nobody.
 //! - Every key expires, every wait has a limit, and a message that is lost costs a heartbeat.
 //!
@@ -294,8 +294,8 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
         .likes(&["incrby", &format!("{prefix}sequence:0"), "1"], "numbers cannot be reserved")
 }
 
-/// Removes a stray claim of a name that no claim of this keeper waits for. In a task of its own: this is
-/// called by the connection's task, which must go on reading.
+/// Removes a stray claim of a name that no claim of this keeper waits for. In a task of its own:
+/// this is called by the connection's task, which must go on reading.
 fn remove(shared: &Weak<Shared>, key: &str, id: &str) {
     let (Some(shared), Ok(runtime)) = (shared.upgrade(), Handle::try_current()) else { return };
     let Some(Ok(name)) = Keys::name_of(&shared.requests.prefix, key) else { return };

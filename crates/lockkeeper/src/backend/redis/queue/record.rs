@@ -12,8 +12,8 @@
 //! | identity, note | for people |
 //!
 //! The scripts read the lines up to the owner; the rest is for people, and may be missing in what
-//! others wrote. Requests write the record from the keeper on (`Requests::request`); the scripts put id,
-//! token and since before it.
+//! others wrote. Requests write the record from the keeper on (`Requests::request`); the scripts
+//! put id, token and since before it.
 
 use crate::backend::redis::error::beginning;
 use crate::backend::{FencingToken, HolderView, Mode, Owner, WaiterView};

@@ -1,8 +1,8 @@
 //! Every request of the queue, each one script and one function, parsing included.
 //!
-//! A request whose answer is lost is sent once more by the client, and told so: each script takes a flag
-//! for that, or does the same when it is run twice. An answer that cannot be read is an error, which
-//! leaves doubt as one that did not come.
+//! A request whose answer is lost is sent once more by the client, and told so: each script takes a
+//! flag for that, or does the same when it is run twice. An answer that cannot be read is an error,
+//! which leaves doubt as one that did not come.
 //!
 //! | function | script | what it does |
 //! |---|---|---|

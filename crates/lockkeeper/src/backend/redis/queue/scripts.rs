@@ -5,8 +5,8 @@
 
 use crate::backend::redis::client::{KeyCount, Script};
 
-/// Put together once per keeper, since the prefix is part of the code: Redis then knows a script of each
-/// prefix by a digest of its own.
+/// Put together once per keeper, since the prefix is part of the code: Redis then knows a script of
+/// each prefix by a digest of its own.
 ///
 /// One per request; see [`Requests`](super::requests::Requests).
 #[derive(Debug)]

@@ -80,8 +80,8 @@ struct Wait<'a> {
     claim: &'a Claim,
     keys: &'a Keys,
     patience: &'a Patience,
-    /// Whether a request of it was not answered: then it may be carried out yet, and the claim has to be
-    /// withdrawn.
+    /// Whether a request of it was not answered: then it may be carried out yet, and the claim has
+    /// to be withdrawn.
     doubt: bool,
 }
 

@@ -68,6 +68,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// The shortest that it makes sense to wait there.
 const SHORTEST: Duration = Duration::from_millis(2);
 /// How long the server keeps a session in which nothing is held.
+#[cfg(feature = "postgres")]
 pub(super) const UNUSED: Duration = Duration::from_secs(60);
 
 /// What a recipe of this kind asks of its database. Every request has a time limit of its own.
@@ -216,8 +217,8 @@ pub(super) trait Session: Send + Sync + 'static {
     /// Nothing may be granted in it before.
     fn not_before(&self) -> Moment;
 
-    /// How long the server keeps it now while nothing is asked of it, if that is less than
-    /// [`UNUSED`].
+    /// How long the server keeps it now while nothing is asked of it, if that may be shorter than
+    /// we would keep it.
     fn kept(&self) -> Option<Duration> {
         None
     }
@@ -279,7 +280,7 @@ impl<N: Native> SessionLocks<N> {
         let asked = self.shared.seats.in_doubt(claim.id);
         let mut attempt = native.try_take(&mut seat.session, claim, lease).await.map_err(fail)?;
         let mut sent = sent;
-        asked.is_answered();
+        asked.settled();
         loop {
             match attempt {
                 Attempt::Taken(taken) => {
@@ -317,7 +318,7 @@ impl<N: Native> SessionLocks<N> {
             sent = Moment::now();
             let asked = self.shared.seats.in_doubt(claim.id);
             attempt = native.record(&mut seat.session, claim, lease).await.map_err(fail)?;
-            asked.is_answered();
+            asked.settled();
         }
     }
 

@@ -176,7 +176,7 @@ pub(super) struct Doubt<'a> {
 
 impl Doubt<'_> {
     /// The answer came.
-    pub(super) fn is_answered(self) {
+    pub(super) fn settled(self) {
         lock(self.claims).remove(&self.id);
     }
 }

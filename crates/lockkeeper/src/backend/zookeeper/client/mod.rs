@@ -95,8 +95,8 @@ impl<O: Observer> Client<O> {
     pub(crate) async fn close(&self) {
         let current = self.current.current(|session| !session.is_over());
         if let Some((number, session)) = current.filter(|(_, session)| session.begin_close()) {
-            // A caller that asks from now on gets another; a caller that just got this one keeps it open
-            // until it is done.
+            // A caller that asks from now on gets another; a caller that just got this one keeps it
+            // open until it is done.
             self.current.give_up(number);
             session.closed().await;
         }

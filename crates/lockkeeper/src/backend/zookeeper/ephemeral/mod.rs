@@ -1,4 +1,5 @@
-//! `recipe=ephemeral`: one node; the claim that creates it first holds the lock, and the others watch it.
+//! `recipe=ephemeral`: one node; the claim that creates it first holds the lock, and the others
+//! watch it.
 //!
 //! ZooKeeper deletes a node by its name, in any session. So that a late release cannot delete
 //! the next holder's node, every step that creates or deletes the node also depends on the version

@@ -1,7 +1,7 @@
 //! The one node of `recipe=ephemeral`: how it is deleted safely, and what must not be beside it.
 //!
-//! Used by the recipe, by leases and by withdrawals. The driver does the same in steps of its own, since
-//! it cannot wait: see [`cleanup`](super::super::cleanup).
+//! Used by the recipe, by leases and by withdrawals. The driver does the same in steps of its own,
+//! since it cannot wait: see [`cleanup`](super::super::cleanup).
 
 use super::super::client::{Failure, Request, refusal};
 use super::super::layout::SINGLE_NODE;

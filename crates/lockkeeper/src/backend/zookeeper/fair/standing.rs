@@ -4,9 +4,9 @@
 //! [`queue`](mod@crate::backend::queue). What is special here are numbers that two nodes share: nodes
 //! that were created by hand, and Curator's writers that also read.
 //!
-//! A waiter may conclude from events alone that it is its turn only if the queue before it is *settled*:
-//! if every node before its own is known. Where a number may exist twice, a node that was not listed
-//! could stand before it, so the queue is listed again instead.
+//! A waiter may conclude from events alone that it is its turn only if the queue before it is
+//! *settled*: if every node before its own is known. Where a number may exist twice, a node that
+//! was not listed could stand before it, so the queue is listed again instead.
 
 use super::super::layout::Entry;
 use crate::backend::Mode;

@@ -210,7 +210,8 @@ async fn one_that_another_runtime_sent_outlives_it() {
     assert_eq!(mine.await.unwrap(), said("mine"));
 }
 
-/// The thread with the first command is busy with something else; the next command does not wait for it.
+/// The thread with the first command is busy with something else; the next command does not wait
+/// for it.
 #[tokio::test]
 async fn none_waits_long_for_a_runtime_that_is_busy_elsewhere() {
     let mut stage = Stage::new().await;

@@ -9,7 +9,7 @@ pub(super) fn value<T: FromValue>(row: &Row, column: usize) -> T {
     row.get(column).unwrap_or_else(|| T::from_value(mysql_async::Value::Bytes(b"0".to_vec())))
 }
 
-/// A claim from ten columns in the order of [`CLAIM`].
+/// A claim from ten columns in the order of [`CLAIM`](super::super::super::schema::CLAIM).
 pub(super) fn record(row: &Row, from: usize, ticket: i64, state: i16) -> Record {
     Record {
         ticket,
