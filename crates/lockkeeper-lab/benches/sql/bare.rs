@@ -197,16 +197,17 @@ impl BareMariaDb {
         let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
         let clock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
         let hold = format!(
-            "SELECT GET_LOCK('bench/{task}', 0) INTO @won; \
-             INSERT INTO bare_held SELECT {task}, 1, {clock} + 10000000 FROM DUAL WHERE @won = 1 \
+            "INSERT INTO bare_held SELECT {task}, 1, {clock} + 10000000 FROM DUAL \
+               WHERE GET_LOCK('bench/{task}', 0) = 1 \
              ON DUPLICATE KEY UPDATE token = IF(believed > {clock}, token, token + 1), \
-               believed = IF(believed > {clock}, believed, {clock} + 10000000); \
-             SELECT @won, token, believed FROM bare_held WHERE id = {task}"
+               believed = IF(believed > {clock}, believed, {clock} + 10000000) \
+             RETURNING token"
         );
-        client.query_drop(hold).await?;
+        let held: Option<i64> = client.query_first(hold).await?;
+        ensure!(held.is_some(), "the bare lock is not one");
         let let_go = format!(
-            "UPDATE bare_held SET believed = 0 WHERE id = {task}; \
-             SELECT RELEASE_LOCK('bench/{task}')"
+            "UPDATE bare_held SET believed = 0 WHERE id = {task} \
+               AND RELEASE_LOCK('bench/{task}') = 1"
         );
         Ok(client.query_drop(let_go).await?)
     }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use lockkeeper::backend::Moment;
 use lockkeeper::{Guard, Keeper, LossReason};
 use lockkeeper_lab::proxy::Proxy;
-use lockkeeper_lab::server::{Lab, Server};
+use lockkeeper_lab::server::{Kind, Lab, Server};
 use lockkeeper_lab::trials::eventually;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ every!(
     a_connection_that_is_reset_is_told_to_its_holder,
     a_cut_session_is_waited_for_until_its_holder_has_stopped_believing,
     those_who_wait_come_one_by_one_after_a_cut_session,
+    a_debt_is_no_longer_than_its_lease,
     a_session_that_ends_frees_its_lock_at_once_where_that_is_asked_for,
     a_session_that_is_used_again_is_never_taken_for_an_ended_one,
     a_holder_behind_a_black_hole_stops_believing_before_the_next_gets_in,
@@ -134,6 +135,34 @@ async fn those_who_wait_come_one_by_one_after_a_cut_session(
     }
     let tokens = tokens.lock().await;
     ensure!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    Ok(())
+}
+
+/// A clock that went back makes a debt look longer than any lease.
+async fn a_debt_is_no_longer_than_its_lease(lab: &Lab, recipe: Recipe) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let one = recipe.keeper(&url, "session=3s").await?;
+    let guard = one.lock("back").ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    let table = match recipe.name {
+        "for-update" => "lockkeeper_for_update_holder",
+        "advisory" => "lockkeeper_advisory",
+        _ => "lockkeeper_get_lock",
+    };
+    let later = match recipe.kind {
+        Kind::Postgres => {
+            format!("UPDATE {table} SET believed = believed + interval '1 hour' WHERE pid <> 0")
+        }
+        _ => format!(
+            "UPDATE lockkeeper.{table} SET believed = believed + 3600000000 WHERE session <> 0"
+        ),
+    };
+    recipe.query(&server, &later)?;
+    let two = recipe.keeper(&server.url(), "session=3s").await?;
+    let next = two.lock("back").ttl(LONG).acquire_within(PATIENT).await?;
+    ensure!(!guard.is_held(), "two hold it");
+    next.release().await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //!   acquire   GET_LOCK(name, 0), and the holder's row, in one round trip
 //!   wait      GET_LOCK(name, seconds): the server queues, and wakes the next
 //!   renew     the holder's row says that it believes for another lease
-//!   release   the row says that it does not, then RELEASE_LOCK(name), in one round trip
+//!   release   the row says that it does not, and RELEASE_LOCK(name), in one statement
 //! ```
 //!
 //! How a session lives and dies, and why its holder is always the first to know, is in
@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// What stands before the hexadecimal digits of an id in the name of a lock.
 const PREFIX: &str = "lockkeeper:";
+/// Whether the lock was taken, after that was asked.
+const WON: &str = "@lockkeeper_won = 1";
 /// Whether the lock of a row is held by the session that the row names.
 const HELD: &str = "IS_USED_LOCK(CONCAT('lockkeeper:', LOWER(HEX(id)))) = session";
 /// Whether nobody has the lock of a row.
@@ -97,16 +99,36 @@ impl Native for GetLock {
         lease: Duration,
     ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
-        let terms = self.sessions.terms(claim, lease);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
-        let lock = lock_name(&id);
+        let (terms, maria) = (self.sessions.terms(claim, lease), session.maria);
+        let (holders, lock) = (&self.sessions.holders, lock_name(&id));
         // The server counts how often a session took a lock. When this is sent again because the
         // holder could not be written down, the session has it already.
+        let won = format!("IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0))");
+        let request = if maria {
+            holders.record_if(&format!("{won} = 1"), &id, &terms, true)
+        } else {
+            let record = holders.record_if(WON, &id, &terms, false);
+            format!("SELECT {won} INTO @lockkeeper_won; {record}")
+        };
+        self.sessions.take(session, &request, lease, Duration::ZERO).await
+    }
+
+    /// Not in one statement: it would keep the table from everyone while it waits.
+    async fn wait_and_record(
+        &self,
+        session: &mut MysqlSession,
+        claim: &Claim,
+        lease: Duration,
+        slice: Duration,
+    ) -> Result<Option<Attempt>, Failure> {
+        let id = self.sessions.id(&claim.name);
+        let (terms, lock) = (self.sessions.terms(claim, lease), lock_name(&id));
+        let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let request = format!(
-            "SELECT IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0)) \
-             INTO @lockkeeper_won; {record}"
+            "SELECT GET_LOCK({lock}, {:.3}) INTO @lockkeeper_won; {record}",
+            slice.as_secs_f64()
         );
-        self.sessions.take(session, &request, lease).await
+        self.sessions.take(session, &request, lease, slice).await.map(Some)
     }
 
     /// The answer is 1, 0, or null for an error. MySQL rounds the time to seconds.
@@ -136,10 +158,10 @@ impl Native for GetLock {
     ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
         let terms = self.sessions.terms(claim, lease);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
+        let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let ours = format!("IS_USED_LOCK({}) <=> CONNECTION_ID()", lock_name(&id));
         let request = format!("SET @lockkeeper_won = ({ours}); {record}");
-        match self.sessions.take(session, &request, lease).await? {
+        match self.sessions.take(session, &request, lease, Duration::ZERO).await? {
             Attempt::Busy => Err(Failure::Broken("the lock went as it came".into())),
             attempt => Ok(attempt),
         }
@@ -154,9 +176,15 @@ impl Native for GetLock {
         self.sessions.keep(session, claim, lease).await
     }
 
+    /// In one statement, which has the table to itself: who takes the lock then waits until the debt
+    /// is erased. A row that is gone needs none, and the lock is given back without it.
     async fn free(&self, session: &mut MysqlSession, claim: &Claim) -> Result<bool, Failure> {
         let id = self.sessions.id(&claim.name);
         let (erase, lock) = (self.sessions.holders.erase(&id, claim), lock_name(&id));
+        let request = format!("{erase} AND RELEASE_LOCK({lock}) = 1");
+        if self.sessions.change(session, &request).await? > 0 {
+            return Ok(true);
+        }
         let request = format!("{erase}; SELECT RELEASE_LOCK({lock})");
         let answer = self.sessions.run(session, &request, self.sessions.timeout()).await?;
         Ok(value::<Option<i64>>(&answer, 0, 0).flatten() == Some(1))

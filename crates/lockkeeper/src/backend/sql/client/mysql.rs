@@ -194,6 +194,11 @@ impl MysqlConnection {
         }
         answered
     }
+
+    /// How many rows the last statement changed.
+    pub(in crate::backend::sql) fn changed(&self) -> u64 {
+        self.conn.affected_rows()
+    }
 }
 
 /// Sends a request and reads all its answers.

@@ -15,6 +15,8 @@ use async_trait::async_trait;
 use std::fmt;
 use std::time::Duration;
 
+/// Whether the row was locked, after that was asked.
+const WON: &str = "@lockkeeper_won = 1";
 /// Whether the session that a row of the holders names is there, and has not given back.
 const HELD: &str = "session <> 0 AND session IN (SELECT id FROM information_schema.processlist)";
 /// Whether it is not.
@@ -159,10 +161,10 @@ impl Native for ForUpdate {
     ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
         let terms = self.sessions.terms(claim, lease);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
+        let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let request = format!("{}; {record}", self.lock_row(claim, " NOWAIT"));
         for _ in 0..2 {
-            match self.sessions.take(session, &request, lease).await {
+            match self.sessions.take(session, &request, lease, Duration::ZERO).await {
                 // There is no such row.
                 Ok(Attempt::Busy) => {
                     if !self.make(session, claim).await? {
@@ -206,8 +208,8 @@ impl Native for ForUpdate {
     ) -> Result<Attempt, Failure> {
         let id = self.sessions.id(&claim.name);
         let terms = self.sessions.terms(claim, lease);
-        let record = self.sessions.holders.record_if("@lockkeeper_won", &id, &terms);
-        match self.sessions.take(session, &record, lease).await? {
+        let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
+        match self.sessions.take(session, &record, lease, Duration::ZERO).await? {
             Attempt::Busy => Err(went(&self.rows)),
             attempt => Ok(attempt),
         }

@@ -80,20 +80,22 @@ impl Holders {
         )
     }
 
-    /// Counts the grant and writes its holder down, if `won` is 1 and no earlier holder may believe;
-    /// answers with `won`, the session, the token, whether it was written, and for how many
-    /// milliseconds the earlier holder may believe. The row is nobody else's while the lock is ours.
+    /// Counts the grant and writes its holder down, if `won` is true and no earlier holder may
+    /// believe. Answers with 1, the session, the token, whether it was written, and for how many
+    /// milliseconds the earlier holder may believe; with no row, or 0, where `won` is not true. The
+    /// row is nobody else's while the lock is ours.
     ///
-    /// The server assigns from left to right, and later assignments see what the earlier ones wrote:
-    /// `believed`, on which all depend, is the last.
+    /// MariaDB says all that with the statement itself, MySQL by one behind it, which asks `won`
+    /// again: there it must be a variable.
     pub(in crate::backend::sql) fn record_if(
         &self,
         won: &str,
         id: &[u8; 16],
-        grant: &Terms<'_>,
+        terms: &Terms<'_>,
+        maria: bool,
     ) -> String {
         let locks = &self.locks;
-        let Terms { claim, lease, debt } = grant;
+        let Terms { claim, lease, debt } = terms;
         let id = bytes(id);
         let name = bytes(claim.name.as_str().as_bytes());
         let [owner, identity] =
@@ -106,6 +108,7 @@ impl Holders {
         let owed = format!("believed > {CLOCK} AND claim <> {ours}");
         let unless =
             |column: &str, value: &str| format!("{column} = IF({owed}, {column}, {value})");
+        // The server assigns from left to right, and later assignments see what earlier ones wrote.
         let set = [
             unless("token", &format!("GREATEST(token + 1, {CLOCK})")),
             unless("name", &name),
@@ -115,20 +118,31 @@ impl Holders {
             unless("note", &note),
             unless("since", CLOCK),
             unless("lease_ms", &millis.to_string()),
-            // Before `claim` is ours: a debt stays with its claim.
-            format!("believed = IF({owed}, believed, {CLOCK} + {debt})"),
+            // All of the above depend on it. It is never longer than its lease: it would be after a
+            // clock that went back.
+            format!(
+                "believed = IF({owed}, LEAST(believed, {CLOCK} + lease_ms * 1000), \
+                 {CLOCK} + {debt})"
+            ),
             format!("claim = IF(session = CONNECTION_ID(), {ours}, claim)"),
         ];
-        format!(
+        let insert = format!(
             "INSERT INTO {locks} \
                (id, name, token, session, owner, identity, note, since, lease_ms, claim, believed) \
              SELECT {id}, {name}, {CLOCK}, CONNECTION_ID(), {owner}, {identity}, {note}, {CLOCK}, \
-               {millis}, {ours}, {CLOCK} + {debt} FROM DUAL WHERE {won} = 1 \
-             ON DUPLICATE KEY UPDATE {}; \
-             SELECT {won}, CONNECTION_ID(), token, claim = {ours}, \
-               LEAST((believed - {CLOCK}) DIV 1000 + 1, lease_ms) \
-             FROM (SELECT 1) AS one LEFT JOIN {locks} ON id = {id}",
+               {millis}, {ours}, {CLOCK} + {debt} FROM DUAL WHERE {won} \
+             ON DUPLICATE KEY UPDATE {}",
             set.join(", ")
+        );
+        let written = format!(
+            "CONNECTION_ID(), token, claim = {ours}, \
+             LEAST((believed - {CLOCK}) DIV 1000 + 1, lease_ms)"
+        );
+        if maria {
+            return format!("{insert} RETURNING 1, {written}");
+        }
+        format!(
+            "{insert}; SELECT {won}, {written} FROM (SELECT 1) AS one LEFT JOIN {locks} ON id = {id}"
         )
     }
 

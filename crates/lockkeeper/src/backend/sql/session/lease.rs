@@ -102,6 +102,8 @@ pub(super) async fn give_back<N: Native>(
     };
     if taken.session.end().is_cancelled() && !again {
         shared.seats.forget(held.claim.id);
+        // Its holder has stopped, so nobody need wait for it. If that cannot be said now, they do.
+        let _ = shared.forgive(&held.claim).await;
         return Ok(false);
     }
     let freed = shared.native.free(&mut taken.session, &held.claim).await;

@@ -65,6 +65,9 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest that a claim waits in the server before it looks whether its caller is still there.
 const SLICE: Duration = Duration::from_secs(1);
+/// How many times as long a lease is at least that may begin with such a wait: most of it must be left
+/// when the wait is over.
+const LONG_LEASE: u32 = 3;
 /// The shortest that it makes sense to wait there.
 const SHORTEST: Duration = Duration::from_millis(2);
 /// How long the server keeps a session in which nothing is held.
@@ -106,6 +109,19 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
         claim: &Claim,
         slice: Duration,
     ) -> Result<bool, Failure>;
+
+    /// As [`wait`](Self::wait) and [`record`](Self::record), in one round trip, where the database
+    /// can: the lease then begins when the wait does.
+    async fn wait_and_record(
+        &self,
+        session: &mut Self::Session,
+        claim: &Claim,
+        lease: Duration,
+        slice: Duration,
+    ) -> Result<Option<Attempt>, Failure> {
+        let _ = (session, claim, lease, slice);
+        Ok(None)
+    }
 
     /// Writes down who has the lock that this session took, and starts its lease anew.
     async fn record(
@@ -278,9 +294,8 @@ impl<N: Native> SessionLocks<N> {
         let native = &self.shared.native;
         let fail = |failure: Failure| native.explain(failure);
         let asked = self.shared.seats.in_doubt(claim.id);
-        let mut attempt = native.try_take(&mut seat.session, claim, lease).await.map_err(fail)?;
-        let mut sent = sent;
-        asked.settled();
+        let tried = native.try_take(&mut seat.session, claim, lease).await;
+        let (mut attempt, mut sent) = (asked.answered(tried).map_err(fail)?, sent);
         loop {
             match attempt {
                 Attempt::Taken(taken) => {
@@ -308,6 +323,17 @@ impl<N: Native> SessionLocks<N> {
                 Attempt::Busy => {
                     patience.queued(0);
                     let slice = patience.remaining().unwrap_or(SLICE).clamp(SHORTEST, SLICE);
+                    if lease >= SLICE * LONG_LEASE {
+                        sent = Moment::now();
+                        let asked = self.shared.seats.in_doubt(claim.id);
+                        let session = &mut seat.session;
+                        let waited = native.wait_and_record(session, claim, lease, slice).await;
+                        if let Some(waited) = asked.answered(waited).map_err(fail)? {
+                            patience.heard();
+                            attempt = waited;
+                            continue;
+                        }
+                    }
                     if !native.wait(&mut seat.session, claim, slice).await.map_err(fail)? {
                         patience.heard();
                         continue;
@@ -317,8 +343,8 @@ impl<N: Native> SessionLocks<N> {
             // The lease that counts begins here, not when the wait began.
             sent = Moment::now();
             let asked = self.shared.seats.in_doubt(claim.id);
-            attempt = native.record(&mut seat.session, claim, lease).await.map_err(fail)?;
-            asked.settled();
+            let recorded = native.record(&mut seat.session, claim, lease).await;
+            attempt = asked.answered(recorded).map_err(fail)?;
         }
     }
 

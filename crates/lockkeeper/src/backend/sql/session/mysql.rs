@@ -58,6 +58,8 @@ pub(in crate::backend::sql) struct MysqlSession {
     not_before: Moment,
     /// The session's lease in the server, once it has one.
     kept: Option<Duration>,
+    /// Whether the server is a MariaDB.
+    pub(in crate::backend::sql) maria: bool,
 }
 
 impl Session for MysqlSession {
@@ -148,13 +150,14 @@ impl MysqlSessions {
         let limit = self.connector.timeout();
         let connection = self.connector.connect().await.map_err(fail)?;
         let (end, not_before) = (CancellationToken::new(), Moment::now());
-        let mut session = MysqlSession { connection, number: 0, end, not_before, kept: None };
+        let mut session =
+            MysqlSession { connection, number: 0, end, not_before, kept: None, maria: false };
         let looked = self.run(&mut session, &holders::look(), limit).await.map_err(fail)?;
         let seen = Seen::of(&looked).ok_or_else(|| fail(garbled()))?;
         if let Some(why) = seen.unfit() {
             return Err(self.refused(why));
         }
-        session.number = seen.session;
+        (session.number, session.maria) = (seen.session, seen.maria);
         self.database.get_or_init(|| seen.database.clone());
         let life = self.life(&mut session).await.map_err(fail)?;
         let known = lock(&self.life).clone().filter(|(known, _)| *known == life);
@@ -209,13 +212,14 @@ impl MysqlSessions {
         if self.free_on_disconnect { Duration::ZERO } else { lease }
     }
 
-    /// Runs a request that takes a lock and ends with [`Holders::record_if`]. The session's lease is
-    /// set before where it is another one.
+    /// Runs a request that takes a lock, waits for it no longer than `wait`, and ends with
+    /// [`Holders::record_if`]. The session's lease is set before where it is another one.
     pub(in crate::backend::sql) async fn take(
         &self,
         session: &mut MysqlSession,
         request: &str,
         lease: Duration,
+        wait: Duration,
     ) -> Result<Attempt, Failure> {
         let seconds = whole_seconds(lease);
         let kept = Duration::from_secs(seconds);
@@ -227,7 +231,7 @@ impl MysqlSessions {
             with_lease.as_str()
         };
         session.kept = Some(kept);
-        let limit = self.connector.timeout();
+        let limit = wait + self.connector.timeout();
         let answer = match self.run(session, request, limit).await {
             Err(Failure::Refused(refusal)) if refusal.why == Why::Full => {
                 let clean = self.holders.clean(self.free);
@@ -236,6 +240,9 @@ impl MysqlSessions {
             }
             answer => answer?,
         };
+        if answer.last().is_some_and(Vec::is_empty) {
+            return Ok(Attempt::Busy);
+        }
         session.is_ours(value(&answer, 0, 1))?;
         match value::<Option<i64>>(&answer, 0, 0).flatten() {
             Some(1) if value::<i64>(&answer, 0, 3) == Some(1) => {
@@ -262,6 +269,16 @@ impl MysqlSessions {
         let request = self.holders.keep(&self.id(&claim.name), claim, self.debt(lease));
         let answer = self.run(session, &request, self.timeout()).await?;
         session.is_ours(value(&answer, 0, 0))
+    }
+
+    /// Runs a request; how many rows it changed.
+    pub(in crate::backend::sql) async fn change(
+        &self,
+        session: &mut MysqlSession,
+        request: &str,
+    ) -> Result<u64, Failure> {
+        self.run(session, request, self.timeout()).await?;
+        Ok(session.connection.changed())
     }
 
     /// Writes down that nobody believes in a claim whose session is gone.
@@ -389,6 +406,7 @@ fn view_of(row: &Row) -> Option<LockView> {
 /// What a server says of itself.
 struct Seen {
     session: u64,
+    maria: bool,
     database: String,
     read_only: bool,
     several_primaries: bool,
@@ -406,6 +424,7 @@ impl Seen {
         let members: u32 = word("wsrep_cluster_size").parse().unwrap_or(0);
         Some(Self {
             session: value(answers, 0, 0)?,
+            maria: value::<String>(answers, 0, 1)?.to_lowercase().contains("mariadb"),
             database: value(answers, 0, 2)?,
             read_only: value::<String>(answers, 0, 3)? != "0" || word("innodb_read_only") == "ON",
             several_primaries: (word("wsrep_on") == "ON" && members > 0)

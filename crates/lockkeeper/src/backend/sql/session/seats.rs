@@ -1,6 +1,7 @@
 //! The sessions of a keeper: those in which a claim is held, those kept for the next one, and the
 //! look-out for sessions that end.
 
+use super::super::error::Failure;
 use super::{Native, Session, Shared, Taken};
 use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, Background, Claim, ClaimId, FencingToken, LossReason, Moment, Name};
@@ -175,9 +176,12 @@ pub(super) struct Doubt<'a> {
 }
 
 impl Doubt<'_> {
-    /// The answer came.
-    pub(super) fn settled(self) {
-        lock(self.claims).remove(&self.id);
+    /// The answer that came; without one, the claim stays in doubt.
+    pub(super) fn answered<A>(self, answer: Result<A, Failure>) -> Result<A, Failure> {
+        if !answer.as_ref().is_err_and(Failure::ends_connection) {
+            lock(self.claims).remove(&self.id);
+        }
+        answer
     }
 }
 
