@@ -49,7 +49,7 @@ pub use program::mariadb::MariaDb;
 pub use program::memcached::Memcached;
 pub use program::pgbouncer::PgBouncer;
 pub use program::postgres::Postgres;
-pub use program::postgres_replicated::PostgresPair;
+pub use program::postgres_replicated::{PostgresPair, promote};
 pub use program::redis::Redis;
 pub use program::redis_cluster::Cluster;
 pub use program::redis_replicated::Replicated;

@@ -66,14 +66,22 @@ impl PostgresPair {
     /// # Errors
     /// When the standby does not follow any more.
     pub fn promote(&self) -> Result<()> {
-        let said = wire::postgres::query(self.standby.port(), "SELECT pg_promote(false)")?;
-        ensure!(said == ["t"], "the standby cannot be promoted: {said:?}");
-        patiently("the standby takes writes", || {
-            let said = wire::postgres::query(self.standby.port(), "SELECT pg_is_in_recovery()")?;
-            ensure!(said == ["f"], "it still follows");
-            Ok(())
-        })
+        promote(&self.standby)
     }
+}
+
+/// Promotes a standby, and waits until it takes writes.
+///
+/// # Errors
+/// When it does not follow any more.
+pub fn promote(standby: &Server) -> Result<()> {
+    let said = wire::postgres::query(standby.port(), "SELECT pg_promote(false)")?;
+    ensure!(said == ["t"], "the standby cannot be promoted: {said:?}");
+    patiently("the standby takes writes", || {
+        let said = wire::postgres::query(standby.port(), "SELECT pg_is_in_recovery()")?;
+        ensure!(said == ["f"], "it still follows");
+        Ok(())
+    })
 }
 
 /// Fills the data folder of a standby with a copy of the primary on `port`.
