@@ -1,6 +1,7 @@
 //! What the recipes promise beyond the contract whose locks live in sessions of a database:
 //! `advisory`, `get-lock`, `for-update`.
 
+mod debts;
 mod doors;
 mod ends;
 mod fences;
@@ -102,7 +103,8 @@ impl Recipe {
 
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
-    let every: Vec<Every> = [ends::EVERY, fences::EVERY, rights::EVERY, servers::EVERY].concat();
+    let every: Vec<Every> =
+        [debts::EVERY, ends::EVERY, fences::EVERY, rights::EVERY, servers::EVERY].concat();
     let mut all: Vec<Trial> = Vec::new();
     for recipe in RECIPES {
         all.extend(every.iter().map(|case| trial(&lab, recipe, *case)));
@@ -110,6 +112,7 @@ fn main() -> Result<()> {
     let postgres: &[&[Case]] =
         &[doors::postgres::CASES, own_transaction::postgres::CASES, servers::CASES];
     all.extend(trials(&lab, Kind::Postgres, postgres));
+    all.extend(trials(&lab, Kind::MariaDb, &[debts::CASES]));
     all.extend(trials(
         &lab,
         Kind::MariaDb,

@@ -160,13 +160,22 @@ impl Refusal {
                      the primary in the URL"
                 ),
             ),
-            Why::Full => (
-                ErrorKind::Store,
-                format!(
-                    "the disk of {at} is full ({said}): free some space. Nothing was changed, and \
-                     locks already held run out unless there is space before they need renewing"
-                ),
-            ),
+            Why::Full => {
+                // The same code for a disk and for a table in memory.
+                let memory = if said.contains("1114") {
+                    ", or raise max_heap_table_size if that table is in memory"
+                } else {
+                    ""
+                };
+                (
+                    ErrorKind::Store,
+                    format!(
+                        "the disk of {at} is full ({said}): free some space{memory}. Nothing was \
+                         changed, and locks already held run out unless there is space before \
+                         they need renewing"
+                    ),
+                )
+            }
             Why::NotNow => (ErrorKind::Unavailable, format!("{at} takes no requests now: {said}")),
             #[cfg(feature = "mysql")]
             Why::ColumnThere => (ErrorKind::Store, format!("{at} said: {said}")),

@@ -123,6 +123,10 @@ impl Core {
             (true, Some(token)) => {
                 let token = u64::try_from(token).ok().and_then(FencingToken::new);
                 let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
+                // Those who shared it are gone: nobody shares a lock that is ours alone.
+                if !shares(claim) && row.get(3) {
+                    self.rows(session, &self.statements.sweep, &[&key]).await?;
+                }
                 Ok(Attempt::Taken(Taken { token }))
             }
             (true, None) => self.owed(session, claim).await.map(Attempt::Owed),
@@ -138,9 +142,6 @@ impl Core {
         if let Some(longest) = debts.max() {
             // The part of a millisecond that was cut off.
             return Ok(Duration::from_millis(longest + 1));
-        }
-        if !shared {
-            self.rows(session, &self.statements.sweep, &[&key]).await?;
         }
         Ok(Duration::ZERO)
     }
@@ -232,7 +233,8 @@ impl Native for Advisory {
     async fn free(&self, session: &mut PostgresSession, claim: &Claim) -> Result<bool, Failure> {
         let statements = &self.core.statements;
         let statement = if shares(claim) { &statements.free_shared } else { &statements.free };
-        let rows = self.core.rows(session, statement, &[&self.core.key(&claim.name)]).await?;
+        let (key, id) = (self.core.key(&claim.name), claim.id.to_string());
+        let rows = self.core.rows(session, statement, &[&key, &id]).await?;
         session.kept = None;
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }

@@ -2,7 +2,7 @@
 //!
 //! | table | one row for | kept |
 //! |---|---|---|
-//! | `…_advisory` | each name (`seat` 0: its counter, and who has it exclusively) and each session that shares one (`seat` = its pid) | not over a crash: unlogged, so that writing it waits for no disk |
+//! | `…_advisory` | each name (`seat` 0: its counter, and who has it exclusively) and each claim that shares one (`seat` from its id) | not over a crash: unlogged, so that writing it waits for no disk |
 //! | `…_advisory_life` | each life of the server, see [`servers`](super::super::session::servers) | over crashes, and on standbys |
 //!
 //! No row says that a lock is held: the server's own list of locks does. A row says who, counts, and

@@ -48,12 +48,12 @@ impl Statements {
             Type::TEXT,
             Type::INT8,
         ];
-        let lease = "set_config('idle_session_timeout', $2::text, false)";
+        // With the wait for a lock ends its time limit, which later statements would fall under.
+        let lease = "set_config('idle_session_timeout', $2::text, false), \
+             set_config('lock_timeout', '0', false)";
         // Takes the lock by `call`, if it is not this session's already, and sets the session's
         // lease. Evaluated once, before what reads it.
-        let won = |call: &str| {
-            format!("WITH won AS MATERIALIZED (SELECT {call} AS won, {lease} AS lease)")
-        };
+        let won = |call: &str| format!("WITH won AS MATERIALIZED (SELECT {call} AS won, {lease})");
         // Until when the holder may believe. Counted when the row is written, so after the moment
         // that the holder counts from.
         let believed = "clock_timestamp() + $8 * interval '1 ms'";
@@ -64,8 +64,11 @@ impl Statements {
              lease_ms = excluded.lease_ms, claim = excluded.claim, believed = excluded.believed";
         // True of the row of a holder that gave back, or has stopped believing, or is this claim.
         let paid = "(l.believed <= clock_timestamp() OR l.claim = $7)";
-        let answer = "SELECT won.won, counted.token, pg_backend_pid() \
-             FROM won LEFT JOIN counted ON true";
+        let answer = format!(
+            "SELECT won.won, counted.token, pg_backend_pid(), \
+               EXISTS (SELECT FROM {locks} s WHERE s.key = $1 AND s.seat > 0) \
+             FROM won LEFT JOIN counted ON true"
+        );
         // Counts the grant, and writes the exclusive holder down in the same row, unless somebody
         // may still believe. Those who shared the lock have rows of their own, which are read as they
         // were when the statement began, before it took the lock. Each of them counted, so another
@@ -85,6 +88,8 @@ impl Statements {
                 won(call)
             )
         };
+        // Not the session's number, which another session may get while a dead one's debt is open.
+        let seat = "('x' || left($7, 7))::bit(28)::int + 1";
         // Counts the grant, and writes the one of several holders down in a row of its own, unless
         // an exclusive holder may still believe.
         let count_shared = |call: &str| {
@@ -96,7 +101,7 @@ impl Statements {
                    name = excluded.name WHERE l.believed <= clock_timestamp() \
                  RETURNING token), \
                  counted AS (INSERT INTO {locks} AS l {columns} \
-                 SELECT $1, pg_backend_pid(), pg_backend_pid(), $3, token, $4, $5, $6, \
+                 SELECT $1, {seat}, pg_backend_pid(), $3, token, $4, $5, $6, \
                    clock_timestamp(), $2, $7, {believed} FROM next \
                  ON CONFLICT (key, seat) DO UPDATE SET token = excluded.token, {written} \
                  RETURNING token) {answer}",
@@ -176,18 +181,20 @@ impl Statements {
             free: statement(
                 "free",
                 free(
-                    &format!("UPDATE {locks} SET believed = '-infinity' WHERE {ours} AND seat = 0"),
+                    &format!(
+                        "UPDATE {locks} SET believed = '-infinity' WHERE {ours} AND claim = $2"
+                    ),
                     "pg_advisory_unlock",
                 ),
-                &[Type::INT8],
+                &[Type::INT8, Type::TEXT],
             ),
             free_shared: statement(
                 "free_shared",
                 free(
-                    &format!("DELETE FROM {locks} WHERE {ours} AND seat > 0"),
+                    &format!("DELETE FROM {locks} WHERE {ours} AND claim = $2"),
                     "pg_advisory_unlock_shared",
                 ),
-                &[Type::INT8],
+                &[Type::INT8, Type::TEXT],
             ),
             free_all: statement("free_all", "SELECT pg_advisory_unlock_all()".into(), &[]),
             broken: statement(

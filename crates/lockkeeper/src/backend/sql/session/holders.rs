@@ -52,15 +52,23 @@ impl Holders {
         )
     }
 
-    /// The mark of the server's life, which is this one if it has none yet. It is in the table in
-    /// memory, so a new life has none.
-    pub(super) fn life(&self, mark: &str) -> String {
+    /// Reads the life of the server, if it has a mark: that is a row in the table in memory, so a server
+    /// that starts anew has none. Replicas get it with the others, so the server is a part of it.
+    pub(super) fn life(&self) -> String {
+        let (locks, none) = (&self.locks, bytes(&[0; 16]));
+        format!(
+            "SELECT MD5(CONCAT(owner, @@hostname, ':', @@port, '/', @@server_id)) \
+             FROM {locks} WHERE id = {none}"
+        )
+    }
+
+    /// Marks the life of the server, unless it is marked.
+    pub(super) fn mark_life(&self, mark: &str) -> String {
         let (locks, none) = (&self.locks, bytes(&[0; 16]));
         format!(
             "INSERT IGNORE INTO {locks} \
                (id, name, token, session, owner, identity, note, since, lease_ms, claim, believed) \
-             VALUES ({none}, 'the life of the server', 0, 0, {}, '', '', {}, 0, '', 0); \
-             SELECT owner FROM {locks} WHERE id = {none}",
+             VALUES ({none}, 'the life of the server', 0, 0, {}, '', '', {}, 0, '', 0)",
             text(mark),
             // Never cleaned away.
             i64::MAX / 2,
@@ -220,7 +228,8 @@ impl Holders {
 
 /// What the server is: whether it fits.
 pub(super) fn look() -> String {
-    "SELECT CONNECTION_ID(), VERSION(), DATABASE(), @@global.read_only; \
+    "SET SESSION wait_timeout = 60; \
+     SELECT CONNECTION_ID(), VERSION(), DATABASE(), @@global.read_only; \
      SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size'; \
      SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode', 'innodb_read_only')"
         .to_owned()

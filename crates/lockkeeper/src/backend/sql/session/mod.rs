@@ -377,7 +377,11 @@ impl<N: Native> Backend for SessionLocks<N> {
         match self.shared.seats.held(claim.id) {
             Some(held) => lease::give_back(&self.shared, &held, false).await.map(|_| ()),
             // Its session is gone, and it may be written down all the same.
-            None if self.shared.seats.was_in_doubt(claim.id) => self.shared.forgive(claim).await,
+            None if self.shared.seats.is_in_doubt(claim.id) => {
+                self.shared.forgive(claim).await?;
+                self.shared.seats.know(claim.id);
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -401,26 +405,26 @@ impl<N: Native> Backend for SessionLocks<N> {
 #[async_trait]
 impl<N: Native> Inspector for SessionLocks<N> {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
-        let views = shared.native.look(seat.session(), prefix, false).await;
+        let (shared, mut session) = (&self.shared, self.shared.aside().await?);
+        let views = shared.native.look(&mut session, prefix, false).await;
         let views = views.map_err(|failure| shared.native.explain(failure))?;
-        shared.put_back(seat);
+        shared.put_back(session);
         Ok(views)
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {
-        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
-        let views = shared.native.look(seat.session(), name.as_str(), true).await;
+        let (shared, mut session) = (&self.shared, self.shared.aside().await?);
+        let views = shared.native.look(&mut session, name.as_str(), true).await;
         let views = views.map_err(|failure| shared.native.explain(failure))?;
-        shared.put_back(seat);
+        shared.put_back(session);
         Ok(views.into_iter().next().unwrap_or_else(|| LockView::new(name.clone())))
     }
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
-        let (shared, mut seat) = (&self.shared, self.shared.aside().await?);
-        let broken = shared.native.break_hold(seat.session(), name, token, reason).await;
+        let (shared, mut session) = (&self.shared, self.shared.aside().await?);
+        let broken = shared.native.break_hold(&mut session, name, token, reason).await;
         let broken = broken.map_err(|failure| shared.native.explain(failure))?;
-        shared.put_back(seat);
+        shared.put_back(session);
         Ok(broken)
     }
 }

@@ -172,19 +172,30 @@ impl MysqlSessions {
         Ok(session)
     }
 
-    /// The mark of the server's life. Makes the tables unless they are there.
+    /// The server's life. Makes the tables unless they are there, and forgets old names where the mark
+    /// of a new life finds no place.
     async fn life(&self, session: &mut MysqlSession) -> Result<String, Failure> {
         let limit = self.connector.timeout();
-        let request = self.holders.life(&self.mark);
-        let answer = match self.run(session, &request, limit).await {
-            Err(Failure::Refused(refusal)) if refusal.why == Why::NoTable => {
+        let (look, mark) = (self.holders.life(), self.holders.mark_life(&self.mark));
+        let answer = match self.run(session, &look, limit).await {
+            Err(failure) if failure.why() == Some(Why::NoTable) => {
                 self.run(session, &self.definition, limit).await?;
-                self.run(session, &request, limit).await?
+                Vec::new()
             }
             answer => answer?,
         };
-        let life: Vec<u8> = value(&answer, 0, 0).ok_or_else(garbled)?;
-        Ok(String::from_utf8_lossy(&life).into_owned())
+        if let Some(life) = value(&answer, 0, 0) {
+            return Ok(life);
+        }
+        match self.run(session, &mark, limit).await {
+            Err(failure) if failure.why() == Some(Why::Full) => {
+                self.run(session, &self.holders.clean(self.free), limit).await?;
+                self.run(session, &mark, limit).await?;
+            }
+            marked => drop(marked?),
+        }
+        let answer = self.run(session, &look, limit).await?;
+        value(&answer, 0, 0).ok_or_else(garbled)
     }
 
     /// Writes down that leases as long as ours are given in this life of the server, and reads what
@@ -392,7 +403,11 @@ fn view_of(row: &Row) -> Option<LockView> {
         let bytes: Vec<u8> = row.get(column).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let span = |column: usize| Duration::from_millis(row.get(column).unwrap_or_default());
+    // Below zero after a clock that went back.
+    let span = |column: usize| {
+        let millis: i64 = row.get(column).unwrap_or_default();
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    };
     let mut holder = HolderView::new(Owner::from_id(words(2)), Mode::Exclusive);
     holder.token = row.get::<u64, _>(1).and_then(FencingToken::new);
     (holder.identity, holder.note) = (words(3), words(4));

@@ -27,23 +27,6 @@ pub(in crate::backend::sql) struct Seat<N: Native> {
     _place: OwnedSemaphorePermit,
 }
 
-/// A session for a question.
-pub(super) enum Aside<N: Native> {
-    /// One in which nothing is held.
-    Seat(Seat<N>),
-    /// One beside those that may be.
-    Extra(N::Session),
-}
-
-impl<N: Native> Aside<N> {
-    pub(super) fn session(&mut self) -> &mut N::Session {
-        match self {
-            Self::Seat(seat) => &mut seat.session,
-            Self::Extra(session) => session,
-        }
-    }
-}
-
 /// Whether a session that was last used at `since` can be used again.
 fn is_fresh(session: &impl Session, since: Moment) -> bool {
     let kept = session.kept().map_or(KEPT, |server| KEPT.min(server / 2));
@@ -80,7 +63,7 @@ pub(in crate::backend::sql) struct Seats<N: Native> {
     most: usize,
     background: Background,
     unused: Mutex<Vec<(Seat<N>, Moment)>>,
-    /// One more, for questions when all others are in use.
+    /// One more, for questions.
     extra: Mutex<Option<(N::Session, Moment)>>,
     /// Also those whose lease was dropped without giving back: their sessions run out.
     held: Mutex<HashMap<ClaimId, Arc<Held<N>>>>,
@@ -140,9 +123,14 @@ impl<N: Native> Seats<N> {
         Doubt { claims: &self.in_doubt, id }
     }
 
-    /// Whether it may be written down although no answer came. Asked once.
-    pub(super) fn was_in_doubt(&self, id: ClaimId) -> bool {
-        lock(&self.in_doubt).remove(&id)
+    /// Whether it may be written down although no answer came.
+    pub(super) fn is_in_doubt(&self, id: ClaimId) -> bool {
+        lock(&self.in_doubt).contains(&id)
+    }
+
+    /// It is not any more.
+    pub(super) fn know(&self, id: ClaimId) {
+        lock(&self.in_doubt).remove(&id);
     }
 
     pub(super) fn held(&self, id: ClaimId) -> Option<Arc<Held<N>>> {
@@ -224,34 +212,28 @@ impl<N: Native> Shared<N> {
         }
     }
 
-    /// A session for a question that is none of a claim's: one that is there, or one beside those
-    /// that may be.
-    pub(super) async fn aside(&self) -> Result<Aside<N>> {
-        if let Some(seat) = self.unused() {
-            return Ok(Aside::Seat(seat));
-        }
+    /// A session for a question that is none of a claim's, beside those that may be. Never one that
+    /// is kept for a claim: the claim would be refused although there is a session for it.
+    pub(super) async fn aside(&self) -> Result<N::Session> {
         let extra = lock(&self.seats.extra).take();
         match extra.filter(|(session, since)| is_fresh(session, *since)) {
-            Some((session, _)) => Ok(Aside::Extra(session)),
-            None => Ok(Aside::Extra(self.native.open().await?)),
+            Some((session, _)) => Ok(session),
+            None => self.native.open().await,
         }
     }
 
     /// Erases the debt of a claim in which nobody believes, and whose session is gone.
     pub(super) async fn forgive(&self, claim: &Claim) -> Result<()> {
-        let mut seat = self.aside().await?;
-        let forgiven = self.native.forgive(seat.session(), claim).await;
+        let mut session = self.aside().await?;
+        let forgiven = self.native.forgive(&mut session, claim).await;
         forgiven.map_err(|failure| self.native.explain(failure))?;
-        self.put_back(seat);
+        self.put_back(session);
         Ok(())
     }
 
     /// Keeps the session of a question that was answered.
-    pub(super) fn put_back(&self, aside: Aside<N>) {
-        match aside {
-            Aside::Seat(seat) => self.park(seat),
-            Aside::Extra(session) => *lock(&self.seats.extra) = Some((session, Moment::now())),
-        }
+    pub(super) fn put_back(&self, session: N::Session) {
+        *lock(&self.seats.extra) = Some((session, Moment::now()));
     }
 
     /// Tells the holder of a claim that its session ended, and why.
@@ -266,10 +248,10 @@ impl<N: Native> Shared<N> {
     /// Why a claim is gone whose session ended; asked of the database, in another session.
     pub(super) async fn why_gone(self: &Arc<Self>, held: &Held<N>) -> LossReason {
         let asked = async {
-            let mut seat = self.aside().await.ok()?;
+            let mut session = self.aside().await.ok()?;
             let (name, token) = (&held.claim.name, held.token);
-            let reason = self.native.why_gone(seat.session(), name, token).await;
-            self.put_back(seat);
+            let reason = self.native.why_gone(&mut session, name, token).await;
+            self.put_back(session);
             Some(reason)
         };
         let reason = tokio::time::timeout(REASON, asked).await;
@@ -424,10 +406,10 @@ impl<N: Native> Shared<N> {
         }
         let asked: Vec<(&Name, u64)> =
             held.iter().map(|held| (&held.claim.name, held.session)).collect();
-        let Ok(mut seat) = self.aside().await else { return };
+        let Ok(mut session) = self.aside().await else { return };
         // What is not known is not missing.
-        let Ok(missing) = self.native.missing(seat.session(), &asked).await else { return };
-        self.put_back(seat);
+        let Ok(missing) = self.native.missing(&mut session, &asked).await else { return };
+        self.put_back(session);
         for held in missing.into_iter().filter_map(|index| held.get(index)) {
             // A claim that was given back while we asked has no lock, and its session may be that of
             // another claim by now. One that is being given back or renewed finds out by itself.

@@ -182,7 +182,11 @@ impl ForUpdate {
         // To count twice does no harm.
         let rows = self.beside.query(&self.statements.count, &params, true).await?;
         let Some(row) = rows.first() else {
-            return self.owed(claim).await.map(Attempt::Owed);
+            let debt = self.owed(claim).await?;
+            // The lock is kept in the meantime, so its session must not run out.
+            let there = self.sessions.rows(session, &self.statements.still, &[]).await?;
+            session.is_ours(&there)?;
+            return Ok(Attempt::Owed(debt));
         };
         let token = u64::try_from(row.get::<_, i64>(0)).ok().and_then(FencingToken::new);
         let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;

@@ -1,0 +1,166 @@
+//! What a holder that did not give back leaves behind, and what those do who come after it.
+
+use crate::ends::cut;
+use crate::{LONG, PATIENT, Recipe, every, network};
+use anyhow::{Context, Result, ensure};
+use lockkeeper::ErrorKind;
+use lockkeeper::backend::Moment;
+use lockkeeper_lab::cases;
+use lockkeeper_lab::server::wire::mariadb;
+use lockkeeper_lab::server::{Kind, Lab};
+use lockkeeper_lab::trials::eventually;
+use std::time::Duration;
+
+every!(
+    one_who_waits_longer_than_its_own_lease_keeps_its_place,
+    no_claim_is_refused_while_there_is_a_session_for_it,
+    a_holder_from_the_future_is_shown,
+);
+
+cases!(
+    readers_that_died_leave_no_row_behind,
+    a_promoted_replica_grants_nothing_that_may_still_be_believed,
+);
+
+impl Recipe {
+    /// The table of its holders.
+    fn holders(self) -> &'static str {
+        match (self.kind, self.name) {
+            (Kind::Postgres, "for-update") => "lockkeeper_for_update_holder",
+            (Kind::Postgres, _) => "lockkeeper_advisory",
+            (_, "for-update") => "lockkeeper.lockkeeper_for_update_holder",
+            _ => "lockkeeper.lockkeeper_get_lock",
+        }
+    }
+}
+
+/// The server ends sessions that say nothing for a lease, and this one has a short lease and a long
+/// wait before it.
+async fn one_who_waits_longer_than_its_own_lease_keeps_its_place(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let one = recipe.keeper(&url, "session=8s").await?;
+    let guard = one.lock("long").ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    let two = recipe.keeper(&server.url(), "session=8s").await?;
+    let short = || two.lock("long").ttl(Duration::from_secs(1));
+    let error = short().acquire_within(Duration::from_secs(3)).await;
+    let error = error.err().context("unknown: it was free before")?;
+    ensure!(error.kind() == ErrorKind::TimedOut, "{error:?}");
+    let next = short().acquire_within(PATIENT).await?;
+    ensure!(!guard.is_held(), "two hold it");
+    next.release().await?;
+    Ok(())
+}
+
+/// The keeper asks the server for this and that meanwhile.
+async fn no_claim_is_refused_while_there_is_a_session_for_it(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let keeper = recipe.keeper(&server.url(), "sessions=2").await?;
+    let held = keeper.lock("held").ttl(LONG).acquire().await?;
+    let asking = {
+        let keeper = keeper.clone();
+        tokio::spawn(async move {
+            loop {
+                keeper.list("").await?;
+            }
+            #[expect(unreachable_code, reason = "says what the task would return")]
+            anyhow::Ok(())
+        })
+    };
+    let until = Moment::now() + Duration::from_secs(2);
+    let mut turns = 0;
+    while !until.remaining().is_zero() {
+        keeper.lock("again").acquire().await?.release().await?;
+        turns += 1;
+    }
+    ensure!(!asking.is_finished(), "unknown: nobody asked");
+    asking.abort();
+    ensure!(turns > 20, "unknown: {turns} turns");
+    held.release().await?;
+    Ok(())
+}
+
+/// As after a clock that went back.
+async fn a_holder_from_the_future_is_shown(lab: &Lab, recipe: Recipe) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let keeper = recipe.keeper(&server.url(), "").await?;
+    let held = keeper.lock("future").ttl(LONG).acquire().await?;
+    let hour = if recipe.kind == Kind::Postgres { "interval '1 hour'" } else { "3600000000" };
+    let table = recipe.holders();
+    recipe.query(&server, &format!("UPDATE {table} SET since = since + {hour}"))?;
+    let seen = keeper.show("future").await?;
+    let holder = seen.holders.first().context("nobody holds it")?;
+    ensure!(holder.token == held.token(), "{seen:?}");
+    held.release().await?;
+    Ok(())
+}
+
+async fn readers_that_died_leave_no_row_behind(lab: &Lab) -> Result<()> {
+    let recipe = Recipe { kind: Kind::Postgres, name: "advisory" };
+    let server = recipe.start(lab)?;
+    let one = recipe.keeper(&server.url(), "session=1s").await?;
+    let rows = || recipe.query(&server, "SELECT seat FROM lockkeeper_advisory WHERE seat > 0");
+    for _ in 0..4 {
+        std::mem::forget(one.rw_lock("read").read().ttl(LONG).acquire().await?);
+    }
+    ensure!(rows()?.len() == 4, "unknown: they left no rows");
+    recipe.end_sessions(&server)?;
+    let two = recipe.keeper(&server.url(), "session=1s").await?;
+    // Behind their leases, so that the writer waits for nobody.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    two.rw_lock("read").write().ttl(LONG).acquire_within(PATIENT).await?.release().await?;
+    ensure!(rows()?.is_empty(), "{:?}", rows()?);
+    Ok(())
+}
+
+/// Tables in memory are replicated, and with them the mark of the primary's life.
+async fn a_promoted_replica_grants_nothing_that_may_still_be_believed(lab: &Lab) -> Result<()> {
+    for name in ["get-lock", "for-update"] {
+        let recipe = Recipe { kind: Kind::MariaDb, name };
+        let first = lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()?;
+        let plan = lab.mariadb().config("--log-bin=changes").config("--server-id=2");
+        let second = plan.start()?;
+        let follow = format!(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {}, \
+             MASTER_USER = 'lockkeeper', MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos",
+            first.port()
+        );
+        mariadb::query(second.port(), &follow)?;
+        mariadb::query(second.port(), "START SLAVE")?;
+        let one = recipe.keeper(&first.url(), "session=8s").await?;
+        let guard = one.lock("promoted").ttl(LONG).acquire().await?;
+        let table = recipe.holders();
+        let arrived = format!("SELECT name FROM {table} WHERE name = 'promoted'");
+        let arrived = async || {
+            let rows = mariadb::query(second.port(), &arrived).unwrap_or_default();
+            Ok((!rows.is_empty()).then_some(()))
+        };
+        eventually("the replica has the row of the holder", arrived).await;
+        first.pause()?;
+        mariadb::query(second.port(), "STOP SLAVE")?;
+        // What was replicated says that the holder may believe, and so would keep others out. The
+        // mark of the life must do so alone: the last renewals may be missing.
+        mariadb::query(second.port(), &format!("UPDATE {table} SET believed = 0"))?;
+        let two = recipe.keeper(&second.url(), "session=2s").await?;
+        let mut early = 0;
+        while guard.is_held() {
+            let taken = two.lock("promoted").try_acquire().await?;
+            ensure!(taken.is_none() || !guard.is_held(), "{name}: two hold it");
+            early += 1;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        ensure!(early > 3, "unknown: the promotion took longer than the lease");
+        let next = two.lock("promoted").ttl(LONG).acquire_within(PATIENT).await?;
+        ensure!(next.token() > guard.token(), "{name}: the tokens went back");
+        next.release().await?;
+        first.resume()?;
+    }
+    Ok(())
+}
