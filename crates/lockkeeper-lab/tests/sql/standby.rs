@@ -1,7 +1,7 @@
 //! Two databases: a primary, and a real replica that is promoted when the primary is gone.
 
 use super::{PATIENT, network};
-use crate::{promote, query, replica, replicating};
+use crate::{promote, query, replica, replicating, sessions};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::backend::Moment;
 use lockkeeper::{ErrorKind, Keeper, LossReason};
@@ -18,6 +18,7 @@ cases!(
     two_servers_that_take_writes_grant_twice,
     a_standby_that_follows_is_not_moved_to,
     a_keeper_moves_back_when_told,
+    a_closed_keeper_leaves_no_session_at_either_server,
     what_no_standby_can_keep_is_refused,
 );
 
@@ -189,6 +190,29 @@ async fn a_keeper_moves_back_when_told(lab: &Lab) -> Result<()> {
     ensure!(back.token() > held.token(), "{:?} and then {:?}", held.token(), back.token());
     let rows = query(&first, "SELECT id FROM lockkeeper WHERE name = 'back' AND place = 1")?;
     ensure!(rows.len() == 1, "the first server does not have the lock");
+    Ok(())
+}
+
+/// Neither where it was, nor where it was not let in.
+async fn a_closed_keeper_leaves_no_session_at_either_server(lab: &Lab) -> Result<()> {
+    let primary = replicating(lab)?;
+    let standby = replica(lab, primary.port(), false)?;
+    let one = keeper(&primary.address(), &standby.address()).await?;
+    follows(&primary, &standby).await?;
+    primary.kill()?;
+    let refused = one.lock("job").ttl(TAKEOVER).try_acquire().await;
+    ensure!(refused.is_err(), "granted by a replica");
+    let gone = async |server| Ok((sessions(server)? == 0).then_some(()));
+    eventually("no session where it was not let in", async || gone(&standby).await).await;
+    primary.restart()?;
+    one.lock("job").ttl(TAKEOVER).acquire_within(PATIENT).await?.release().await?;
+    ensure!(sessions(&primary)? > 0, "unknown: it has no session where it is");
+    // One that was not let in by the first server already when it was opened.
+    let two = keeper(&standby.address(), &primary.address()).await?;
+    let closed = one.close(PATIENT).await && two.close(PATIENT).await;
+    ensure!(closed, "they did not come to rest");
+    eventually("no session where it was", async || gone(&primary).await).await;
+    eventually("no session at the other server", async || gone(&standby).await).await;
     Ok(())
 }
 

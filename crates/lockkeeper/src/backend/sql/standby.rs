@@ -158,6 +158,8 @@ impl Shared {
         let (backend, grants_from) = match entered {
             Ok(entered) => entered,
             Err(error) => {
+                // It may have answered and refused, on a connection that nobody needs.
+                self.servers[to].0.disconnect();
                 tracing::debug!(%error, "the other server cannot be moved to");
                 return false;
             }
@@ -231,7 +233,13 @@ impl Backend for Standby {
     }
 
     async fn close(&self) -> Result<()> {
-        self.shared.now().backend.close().await
+        let closed = self.shared.now().backend.close().await;
+        // The other server too: a connection that was in use at the move, or refused when the keeper
+        // was opened, is still there.
+        for (requests, _) in &self.shared.servers {
+            requests.disconnect();
+        }
+        closed
     }
 
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
