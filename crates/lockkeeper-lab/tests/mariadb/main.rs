@@ -5,6 +5,7 @@ mod crowd;
 mod intruder;
 mod isolation;
 mod reaching;
+mod rights;
 #[path = "../sql/mod.rs"]
 mod sql;
 
@@ -15,6 +16,8 @@ use lockkeeper_lab::trials::{arguments, trials};
 use std::sync::Arc;
 
 pub(crate) const KIND: Kind = Kind::MariaDb;
+/// Who a keeper with a standby is: not the lab's own user, whom no `read_only` stops.
+pub(crate) const USER: &str = "app";
 /// The name of the row with the floor of all tokens.
 pub(crate) const FLOOR: &str = "x'01666c6f6f72'";
 /// Tables as they were before there was a version.
@@ -26,6 +29,7 @@ fn main() -> Result<()> {
         crowd::CASES,
         isolation::CASES,
         reaching::CASES,
+        rights::CASES,
         sql::doors::CASES,
         sql::faults::CASES,
         sql::fences::CASES,
@@ -110,9 +114,12 @@ pub(crate) fn grant_all(server: &Server, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// A server that others can follow.
+/// A server that others can follow, with a user for keepers, who follows too.
 pub(crate) fn replicating(lab: &Lab) -> Result<Server> {
-    lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()
+    let server = lab.mariadb().config("--log-bin=changes").config("--server-id=1").start()?;
+    query(&server, &format!("CREATE USER {USER}@'127.0.0.1'"))?;
+    query(&server, &format!("GRANT ALL ON lockkeeper.* TO {USER}@'127.0.0.1'"))?;
+    Ok(server)
 }
 
 /// A server that follows the one on this port, perhaps with a clock of its own.

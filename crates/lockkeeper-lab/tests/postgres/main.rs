@@ -14,6 +14,8 @@ use lockkeeper_lab::trials::{arguments, trials};
 use std::sync::Arc;
 
 pub(crate) const KIND: Kind = Kind::Postgres;
+/// Who a keeper with a standby is.
+pub(crate) const USER: &str = "lockkeeper";
 /// The name of the row with the floor of all tokens.
 pub(crate) const FLOOR: &str = "E'\\x01floor'";
 /// Tables as they were before there was a version.

@@ -1,7 +1,7 @@
 //! Two databases: a primary, and a real replica that is promoted when the primary is gone.
 
 use super::{PATIENT, network};
-use crate::{promote, query, replica, replicating, sessions};
+use crate::{KIND, USER, promote, query, replica, replicating, sessions};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::backend::Moment;
 use lockkeeper::{ErrorKind, Keeper, LossReason};
@@ -36,7 +36,7 @@ async fn keeper_with(primary: &str, standby: &str, takeover: Duration) -> Result
 }
 
 fn of(address: &str) -> String {
-    format!("{}://lockkeeper@{address}/lockkeeper", crate::KIND.word())
+    format!("{}://{USER}@{address}/lockkeeper", KIND.word())
 }
 
 /// Waits until the replica has a row of the primary's that was made just now.
@@ -217,7 +217,7 @@ async fn a_closed_keeper_leaves_no_session_at_either_server(lab: &Lab) -> Result
 }
 
 async fn what_no_standby_can_keep_is_refused(lab: &Lab) -> Result<()> {
-    let server = super::start(lab)?;
+    let server = replicating(lab)?;
     let one = keeper(&server.address(), &server.address()).await?;
     let long = one.lock("job").ttl(TAKEOVER * 2).try_acquire().await;
     let Err(error) = long else { anyhow::bail!("a ttl longer than a move waits") };

@@ -114,6 +114,7 @@ async fn enter(
     background: &Background,
 ) -> Result<(Arc<dyn Backend>, Moment)> {
     let (requests, table) = &servers[server];
+    requests.check_bound().await?;
     let backend = SqlTable::open(requests.clone(), capability, table.clone(), background).await?;
     // Where nobody ever wrote down who is the one, the primary has always been.
     let entered = requests.enter(server == 0).await;

@@ -107,6 +107,12 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// Which life the server is in, where it can tell.
     async fn incarnation(&self) -> Result<Option<String>, Failure>;
 
+    /// Refuses a user whom a server that was made read-only would not stop from writing: with two
+    /// servers, such a one could go on at the old while others are granted at the new.
+    async fn check_bound(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes down that this server is the one that takes writes, unless it is known to be; since
     /// how long it is. With `always`, for ever, where nobody has written that down before.
     async fn enter(&self, always: bool) -> Result<Duration, Failure>;

@@ -13,7 +13,7 @@ use super::super::schema::Tables;
 use super::{Listed, Listening, Requests};
 use crate::backend::Claim;
 use crate::backend::support::sync::lock;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
@@ -29,6 +29,11 @@ use std::time::Duration;
 /// How many names are remembered to have a row. When there are more, all are forgotten: what that
 /// costs is one longer statement for each.
 const KNOWN: usize = 4096;
+
+/// Rights on everything with which one may write to a server that is read-only. MariaDB writes the
+/// third either way; the last is MySQL's, and not `CONNECTION ADMIN` of MariaDB.
+const UNBOUND: [&str; 5] =
+    ["ALL PRIVILEGES", "SUPER", "READ_ONLY ADMIN", "READ ONLY ADMIN", "CONNECTION_ADMIN"];
 
 /// Requests on two tables of a MariaDB or MySQL.
 pub(in super::super) struct MysqlRequests {
@@ -187,6 +192,23 @@ impl Requests for MysqlRequests {
         Ok(None)
     }
 
+    async fn check_bound(&self) -> Result<()> {
+        let at = self.shown();
+        let rows = self.rows("SHOW GRANTS").await.map_err(|failure| failure.explain(at))?;
+        let grants: Vec<String> = rows.iter().map(|row| value(row, 0)).collect();
+        match grants.iter().find_map(|grant| unbound_by(grant)) {
+            None => Ok(()),
+            Some(right) => Err(Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "the user at {at} has {right} ON *.*, and may write to a server that was made \
+                     read-only, where its locks would go on after a move to the standby: use a \
+                     user without that right"
+                ),
+            )),
+        }
+    }
+
     async fn enter(&self, always: bool) -> Result<Duration, Failure> {
         let lasted: Option<i64> = self.ask(&self.statements.enter(always), true).await?;
         Ok(Duration::from_micros(lasted.and_then(|it| u64::try_from(it).ok()).unwrap_or(0)))
@@ -211,8 +233,40 @@ impl Requests for MysqlRequests {
     }
 }
 
+/// The right in a line of `SHOW GRANTS` with which one may write to a server that is read-only.
+fn unbound_by(grant: &str) -> Option<&str> {
+    let (rights, _) = grant.strip_prefix("GRANT ")?.split_once(" ON *.* TO ")?;
+    rights.split(',').map(str::trim).find(|right| UNBOUND.contains(right))
+}
+
 impl fmt::Debug for MysqlRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("MysqlRequests").field(&self.client).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_that_no_read_only_stops_are_found() {
+        for (grant, right) in [
+            ("GRANT ALL PRIVILEGES ON *.* TO `a`@`%`", "ALL PRIVILEGES"),
+            ("GRANT PROCESS, SUPER ON *.* TO `a`@`%`", "SUPER"),
+            ("GRANT READ_ONLY ADMIN ON *.* TO `a`@`%`", "READ_ONLY ADMIN"),
+            ("GRANT READ ONLY ADMIN ON *.* TO `a`@`%`", "READ ONLY ADMIN"),
+            ("GRANT BACKUP_ADMIN,CONNECTION_ADMIN ON *.* TO `a`@`%`", "CONNECTION_ADMIN"),
+        ] {
+            assert_eq!(unbound_by(grant), Some(right), "{grant}");
+        }
+        for grant in [
+            "GRANT USAGE ON *.* TO `a`@`%`",
+            "GRANT CONNECTION ADMIN, PROCESS ON *.* TO `a`@`%`",
+            "GRANT ALL PRIVILEGES ON `lockkeeper`.* TO `a`@`%`",
+            "GRANT `SUPER` TO `a`@`%`",
+        ] {
+            assert_eq!(unbound_by(grant), None, "{grant}");
+        }
     }
 }
