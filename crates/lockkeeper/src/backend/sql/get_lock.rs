@@ -104,6 +104,10 @@ impl Native for GetLock {
         // The server counts how often a session took a lock. When this is sent again because the
         // holder could not be written down, the session has it already.
         let won = format!("IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0))");
+        let is_won = format!("{won} = 1");
+        if let Some(taken) = self.sessions.retake(session, &is_won, claim, lease).await? {
+            return Ok(Attempt::Taken(taken));
+        }
         let request = if maria {
             holders.record_if(&format!("{won} = 1"), &id, &terms, true)
         } else {

@@ -195,6 +195,11 @@ impl MysqlConnection {
         answered
     }
 
+    /// What the last statement set `LAST_INSERT_ID` to.
+    pub(in crate::backend::sql) fn counted(&self) -> u64 {
+        self.conn.last_insert_id().unwrap_or(0)
+    }
+
     /// How many rows the last statement changed.
     pub(in crate::backend::sql) fn changed(&self) -> u64 {
         self.conn.affected_rows()

@@ -269,6 +269,27 @@ impl MysqlSessions {
         }
     }
 
+    /// Runs [`Holders::retake`]; `None` where it changed nothing, and why is not known.
+    pub(in crate::backend::sql) async fn retake(
+        &self,
+        session: &mut MysqlSession,
+        won: &str,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Option<Taken>, Failure> {
+        // The session's lease is set by the longer statement.
+        if session.kept != Some(Duration::from_secs(whole_seconds(lease))) {
+            return Ok(None);
+        }
+        let (id, terms) = (self.id(&claim.name), self.terms(claim, lease));
+        let request = self.holders.retake(won, &id, &terms, session.number);
+        if self.change(session, &request).await? == 0 {
+            return Ok(None);
+        }
+        let token = FencingToken::new(session.connection.counted());
+        Ok(Some(Taken { token: token.ok_or_else(garbled)? }))
+    }
+
     /// Writes down that the holder believes for another lease; this is still the session that we
     /// began.
     pub(in crate::backend::sql) async fn keep(
