@@ -3,8 +3,8 @@
 use super::client::BREAKS;
 use super::error::Failure;
 use super::queue::{CROWD, Queue};
-use super::record::{Granted, HANDED, HELD, Record, WAITER_LEASE, WAITING};
-use super::requests::Requests;
+use super::record::{Granted, HANDED, HELD, Record, Seen, WAITER_LEASE, WAITING, token_of};
+use super::requests::{Next, Requests};
 use super::waiters::{WaitEnd, Waiters};
 use crate::backend::support::sync::lock;
 use crate::backend::{Background, LossReason, Moment};
@@ -150,13 +150,36 @@ impl Context {
         for record in granted {
             let told = Granted { token: record.fencing_token(), sent, crowded };
             if !self.waiters.tell(&record.id, WaitEnd::Granted(told)) {
-                self.give_back(name, record);
+                self.give_back(name, record.seen());
             }
         }
     }
 
+    /// Gives back, in one request, a claim that alone holds a name for which others wait, and lets the
+    /// next one in; whether it did. If not, nothing is changed, and the queue has to be read.
+    pub(super) async fn hand_on(self: &Arc<Self>, name: &str, id: &str) -> Result<bool, Failure> {
+        let sent = Moment::now();
+        let handed = self.requests.hand_on(name, id, &self.process).await;
+        match &handed {
+            // Told by the server, or found out by itself.
+            Ok(Some(Next { ours: false, .. }) | None) => {}
+            Ok(Some(Next { seen, .. })) => {
+                let granted = Granted { token: token_of(seen.ticket), sent, crowded: true };
+                if !self.waiters.tell(&seen.id, WaitEnd::Granted(granted)) {
+                    self.give_back(name, seen.clone());
+                }
+            }
+            // It may have been carried out, and then the next one does not know.
+            Err(_) => {
+                self.waiters.look_again(name, Moment::now());
+                self.waiters.wake.notify_one();
+            }
+        }
+        handed.map(|next| next.is_some())
+    }
+
     /// Removes, in the background, a claim of this keeper that nobody waits for any more.
-    fn give_back(self: &Arc<Self>, name: &str, seen: Record) {
+    fn give_back(self: &Arc<Self>, name: &str, seen: Seen) {
         let (context, name) = (self.clone(), name.to_owned());
         self.background.spawn(async move {
             let remove = |queue: &mut Queue| queue.remove_as_seen(&seen);
@@ -202,7 +225,7 @@ impl Context {
                 _ => self.waiters.is_waiting(&record.id),
             };
             if !told && matches!(record.state, HANDED | WAITING) {
-                self.give_back(name, record);
+                self.give_back(name, record.seen());
             }
         }
         Ok(Some(until_expiry))

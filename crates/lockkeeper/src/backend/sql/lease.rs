@@ -85,8 +85,15 @@ impl SqlLease {
 
     async fn try_release(&mut self, stay: Duration) -> Result<Option<LossReason>, Failure> {
         let (requests, name) = (&self.context.requests, self.name.as_str());
-        if !self.crowded && stay.is_zero() && requests.free(name, &self.id).await? {
-            return Ok(None);
+        // One request for each of the two that are common; what is not one of them is decided.
+        if stay.is_zero() {
+            let freed = match self.crowded {
+                false => requests.free(name, &self.id).await?,
+                true => self.context.hand_on(name, &self.id).await?,
+            };
+            if freed {
+                return Ok(None);
+            }
         }
         let id = self.id.clone();
         let lost = self.change(|queue| queue.release(&id, stay)).await?;

@@ -72,6 +72,12 @@ impl Record {
         }
     }
 
+    /// By what it is known again.
+    pub(super) fn seen(&self) -> Seen {
+        let Self { id, ticket, state, expires, .. } = self;
+        Seen { id: id.clone(), ticket: *ticket, state: *state, expires: *expires }
+    }
+
     /// Whether it keeps others out.
     pub(super) fn holds(&self) -> bool {
         matches!(self.state, HELD | HANDED)
@@ -92,6 +98,15 @@ impl Record {
     pub(super) fn fencing_token(&self) -> FencingToken {
         token_of(self.token)
     }
+}
+
+/// A claim as somebody saw it. One that was granted, confirmed or asked for anew since then is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) id: String,
+    pub(super) ticket: i64,
+    pub(super) state: i16,
+    pub(super) expires: i64,
 }
 
 /// A claim that holds its name.

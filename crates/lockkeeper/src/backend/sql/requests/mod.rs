@@ -20,8 +20,8 @@ pub(super) use mysql::MysqlRequests;
 pub(super) use postgres::PostgresRequests;
 
 use super::error::Failure;
-use super::queue::{Change, Queue};
-use super::record::Record;
+use super::queue::{Change, Queue, Version};
+use super::record::{Record, Seen};
 use crate::backend::Claim;
 use crate::error::Result;
 use async_trait::async_trait;
@@ -43,7 +43,15 @@ pub(super) const WRITER_ROW: &str = "\u{1}writer";
 /// A claim, its name, and whether its process lives.
 pub(super) type Listed = (String, Record, bool);
 
-/// One kind of server. All but `take`, `join` and `reserve` are idempotent.
+/// Who was let in by a release.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) seen: Seen,
+    /// A claim of the keeper that asked: it holds, and has to be told. Another's has to confirm.
+    pub(super) ours: bool,
+}
+
+/// One kind of server. All but `take`, `join`, `hand_on` and `reserve` are idempotent.
 #[async_trait]
 pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// The URL without its secrets.
@@ -76,7 +84,15 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
     async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure>;
 
     /// Carries out a change if the name still has this version; whether it did.
-    async fn apply(&self, name: &str, version: i64, change: &Change) -> Result<bool, Failure>;
+    async fn apply(&self, name: &str, version: Version, change: &Change) -> Result<bool, Failure>;
+
+    /// Gives back a claim that alone holds a name, and lets the first of those in who wait for it: who
+    /// that is. `None`, and nothing is changed, where more is to be decided: the claim is not held any
+    /// more, it holds beside others, nobody waits, or the first who waits is dead or not exclusive, so
+    /// that others may fit beside it.
+    ///
+    /// Who steps in at the end of the queue meanwhile does not matter to it.
+    async fn hand_on(&self, name: &str, id: &str, process: &str) -> Result<Option<Next>, Failure>;
 
     /// The heartbeat of a keeper; since when, by the database's clock, none was late.
     async fn beat(&self, process: &str) -> Result<i64, Failure>;

@@ -7,10 +7,10 @@ mod upkeep;
 
 use super::super::client::MysqlClient;
 use super::super::error::Failure;
-use super::super::queue::{ALONE, Change, Queue};
-use super::super::record::HELD;
+use super::super::queue::{ALONE, Change, Queue, Version};
+use super::super::record::{HELD, Seen};
 use super::super::schema::Tables;
-use super::{Listed, Listening, Requests};
+use super::{Listed, Listening, Next, Requests};
 use crate::backend::Claim;
 use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
@@ -137,9 +137,19 @@ impl Requests for MysqlRequests {
         Ok(Some(Queue::read(process, head, claims)))
     }
 
-    async fn apply(&self, name: &str, version: i64, change: &Change) -> Result<bool, Failure> {
+    async fn apply(&self, name: &str, version: Version, change: &Change) -> Result<bool, Failure> {
         let request = self.statements.apply(name, version, change);
         Ok(self.ask::<i64>(&request, false).await?.is_some_and(|changed| changed > 0))
+    }
+
+    async fn hand_on(&self, name: &str, id: &str, process: &str) -> Result<Option<Next>, Failure> {
+        let answers = self.client.run(&self.statements.hand_on(name, id, process), false).await?;
+        let row = answers.last().and_then(|rows| rows.first());
+        Ok(row.map(|row| {
+            let state = value(row, 2);
+            let (id, ticket, expires) = (value(row, 0), value(row, 1), value(row, 3));
+            Next { seen: Seen { id, ticket, state, expires }, ours: state == HELD }
+        }))
     }
 
     async fn beat(&self, process: &str) -> Result<i64, Failure> {

@@ -10,8 +10,8 @@
 //! as few statements as it can: the server answers each by itself, and each answer wakes the client.
 
 use super::super::super::client::{bytes, text};
-use super::super::super::queue::{ALONE, CROWD, Change, FREE, LOADED};
-use super::super::super::record::{HANDED, HELD, Record, WAITING, code_of, micros};
+use super::super::super::queue::{ALONE, CROWD, Change, FREE, LOADED, Version};
+use super::super::super::record::{HANDED, HELD, Record, WAITER_LEASE, WAITING, code_of, micros};
 use super::super::super::schema::{CLAIM, Tables};
 use super::super::{FLOOR_ROW, PROCESS_ROW};
 use crate::backend::Claim;
@@ -169,7 +169,7 @@ impl Statements {
         // Whether the owner holds the name is looked at in the second statement: it begins when the
         // row of the name is locked, and sees all that was committed until then.
         format!(
-            "BEGIN; UPDATE {names} SET version = version + 1, last = GREATEST(last + 1, {NOW}) \
+            "BEGIN; UPDATE {names} SET last = GREATEST(last + 1, {NOW}) \
              WHERE name = {name} AND place = {CROWD} AND waiting > 0; SET @lockkeeper = ROW_COUNT(); \
              INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT l.name, {WAITING}, l.last, {id}, \
              {owner}, {process}, {mode}, l.last, {ttl}, {NOW}, {NOW} + {ttl}, {identity}, {note} \
@@ -207,7 +207,37 @@ impl Statements {
         )
     }
 
-    pub(super) fn apply(&self, name: &str, version: i64, change: &Change) -> String {
+    /// The row of the name is locked by the first statement. Those behind it see all that was committed
+    /// until then, and nobody else changes a claim on the name until this is through.
+    pub(super) fn hand_on(&self, name: &str, id: &str, process: &str) -> String {
+        let Tables { names, claims } = &self.tables;
+        let (name, id, process) = (bytes(name.as_bytes()), text(id), text(process));
+        let (process_row, waiter_lease) = (bytes(PROCESS_ROW.as_bytes()), micros(WAITER_LEASE));
+        format!(
+            "BEGIN; SELECT COALESCE(MAX(waiting), 0) INTO @lockkeeper FROM {names} \
+             WHERE name = {name} AND place = {CROWD} FOR UPDATE; \
+             SELECT (SELECT IF(COUNT(*) = 1, MAX(IF(state = {HELD} AND id = {id} \
+             AND process <> '' AND expires > {NOW}, ticket, NULL)), NULL) FROM {claims} \
+             WHERE name = {name} AND state < {WAITING}), \
+             (SELECT IF(c.mode = 0 AND COALESCE(p.expires > {NOW}, 0), c.ticket, NULL) \
+             FROM {claims} c LEFT JOIN {names} p ON p.name = CONCAT({process_row}, c.process) \
+             WHERE c.name = {name} AND c.state = {WAITING} ORDER BY c.ticket LIMIT 1) \
+             INTO @lockkeeper_ours, @lockkeeper_next; \
+             UPDATE {claims} SET state = IF(process = {process}, {HELD}, {HANDED}), since = {NOW}, \
+             expires = {NOW} + IF(process = {process}, ttl, {waiter_lease}) WHERE name = {name} \
+             AND state = {WAITING} AND ticket = @lockkeeper_next AND @lockkeeper > 0 \
+             AND @lockkeeper_ours IS NOT NULL; SET @lockkeeper = ROW_COUNT(); \
+             DELETE FROM {claims} WHERE name = {name} AND state = {HELD} \
+             AND ticket = @lockkeeper_ours AND @lockkeeper = 1; \
+             UPDATE {names} SET version = version + 1, waiting = waiting - 1 WHERE name = {name} \
+             AND @lockkeeper = 1; \
+             SELECT id, ticket, state, expires FROM {claims} WHERE name = {name} \
+             AND state IN ({HELD}, {HANDED}) AND ticket = @lockkeeper_next AND @lockkeeper = 1; \
+             COMMIT"
+        )
+    }
+
+    pub(super) fn apply(&self, name: &str, version: Version, change: &Change) -> String {
         let Tables { names, claims } = &self.tables;
         let name = bytes(name.as_bytes());
         let Change { place, last, waiting, now, .. } = change;
@@ -226,9 +256,11 @@ impl Statements {
             }
         }
         request.truncate(request.len() - 2);
+        let Version { number, last } = version;
         let _ = write!(
             request,
-            " WHERE name = {name} AND version = {version}; SET @lockkeeper = ROW_COUNT()"
+            " WHERE name = {name} AND version = {number} AND last = {last}; \
+             SET @lockkeeper = ROW_COUNT()"
         );
         for (state, ticket) in &change.deletes {
             let _ = write!(

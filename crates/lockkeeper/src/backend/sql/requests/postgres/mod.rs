@@ -5,10 +5,10 @@ mod statements;
 use super::super::client::{PostgresClient, first_columns};
 use super::super::error::{Failure, Why};
 use super::super::migration;
-use super::super::queue::{ALONE, Change, Queue};
-use super::super::record::{HELD, Record, code_of, micros, mode_of};
+use super::super::queue::{ALONE, Change, Queue, Version};
+use super::super::record::{HANDED, HELD, Record, Seen, code_of, micros, mode_of};
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{Listed, Listening, Requests, SEQUENCE_ROW, WRITER_ROW};
+use super::{Listed, Listening, Next, Requests, SEQUENCE_ROW, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ impl Requests for PostgresRequests {
         Ok(Some(Queue::read(process, head, claims)))
     }
 
-    async fn apply(&self, name: &str, version: i64, change: &Change) -> Result<bool, Failure> {
+    async fn apply(&self, name: &str, version: Version, change: &Change) -> Result<bool, Failure> {
         let blank = blank(change.now);
         let alone = change.alone.as_ref().unwrap_or(&blank);
         let mode = code_of(alone.mode);
@@ -164,9 +164,9 @@ impl Requests for PostgresRequests {
         let i = Columns::of(change.inserts.iter());
         let channels = each(&change.notices, |(process, _)| channel(process));
         let payloads = each(&change.notices, |(_, told)| told.clone());
-        let params: [&(dyn ToSql + Sync); 38] = [
+        let params: [&(dyn ToSql + Sync); 39] = [
             &name,
-            &version,
+            &version.number,
             &change.place,
             &change.last,
             &change.waiting,
@@ -203,9 +203,21 @@ impl Requests for PostgresRequests {
             &i.note,
             &channels,
             &payloads,
+            &version.last,
         ];
         let rows = self.client.query(&self.statements.apply, &params, false).await?;
         Ok(!rows.is_empty())
+    }
+
+    async fn hand_on(&self, name: &str, id: &str, process: &str) -> Result<Option<Next>, Failure> {
+        let params: [&(dyn ToSql + Sync); 3] = [&name, &id, &process];
+        let rows = self.client.query(&self.statements.hand_on, &params, false).await?;
+        Ok(rows.first().map(|row| {
+            let ours: bool = row.get(2);
+            let state = if ours { HELD } else { HANDED };
+            let (id, ticket, expires) = (row.get(0), row.get(1), row.get(3));
+            Next { seen: Seen { id, ticket, state, expires }, ours }
+        }))
     }
 
     async fn beat(&self, process: &str) -> Result<i64, Failure> {

@@ -23,6 +23,7 @@ pub(super) struct Statements {
     pub(super) join: Statement,
     pub(super) read: Statement,
     pub(super) apply: Statement,
+    pub(super) hand_on: Statement,
     pub(super) beat: Statement,
     pub(super) end: Statement,
     pub(super) granted: Statement,
@@ -100,7 +101,7 @@ impl Statements {
                 "join",
                 &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
                 format!(
-                    "WITH v AS (UPDATE {names} SET version = version + 1, \
+                    "WITH v AS (UPDATE {names} SET \
                        last = GREATEST(last + 1, {NOW}), waiting = waiting + 1 \
                        WHERE name = $1 AND place = {CROWD} AND waiting > 0 \
                        RETURNING last, waiting, {NOW} AS now)
@@ -134,6 +135,11 @@ impl Statements {
                 ),
             ),
             apply: statement("apply", &APPLY_TYPES, apply(names, claims)),
+            hand_on: statement(
+                "hand-on",
+                &[T::TEXT, T::TEXT, T::TEXT],
+                hand_on(names, claims, &process_row),
+            ),
             beat: statement(
                 "beat",
                 &[T::TEXT],
@@ -242,7 +248,7 @@ impl Statements {
 }
 
 /// The types of the parameters of [`apply`].
-const APPLY_TYPES: [Type; 38] = {
+const APPLY_TYPES: [Type; 39] = {
     use Type as T;
     [
         // The name, its version, and its row.
@@ -288,6 +294,8 @@ const APPLY_TYPES: [Type; 38] = {
         // Messages.
         T::TEXT_ARRAY,
         T::TEXT_ARRAY,
+        // The largest ticket when it was read.
+        T::INT8,
     ]
 };
 
@@ -298,7 +306,7 @@ fn apply(names: &str, claims: &str) -> String {
     let set = set.join(", ");
     format!(
         "WITH v AS (UPDATE {names} SET version = version + 1, place = $3, last = $4, \
-           waiting = $5, {set} WHERE name = $1 AND version = $2 RETURNING 1),
+           waiting = $5, {set} WHERE name = $1 AND version = $2 AND last = $39 RETURNING 1),
          d AS (DELETE FROM {claims} c USING v, unnest($16, $17) AS g(state, ticket)
            WHERE c.name = $1 AND c.state = g.state AND c.ticket = g.ticket),
          u AS (UPDATE {claims} c SET state = g.state, process = g.process, since = g.since, \
@@ -310,5 +318,38 @@ fn apply(names: &str, claims: &str) -> String {
            unnest($25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36) AS g)
          SELECT (SELECT count(pg_notify(n.channel, n.payload)) \
            FROM unnest($37, $38) AS n(channel, payload)) FROM v"
+    )
+}
+
+/// One statement has one view of the tables, from before it had the row of the name. It is carried out
+/// only if that row still has the number that the view shows; so what it sees of the claims is true,
+/// but for those who stepped in at the end of the queue since.
+fn hand_on(names: &str, claims: &str, process_row: &str) -> String {
+    let waiter_lease = micros(WAITER_LEASE);
+    format!(
+        "WITH clock AS MATERIALIZED (SELECT {NOW} AS now), \
+         mine AS MATERIALIZED (SELECT c.ticket FROM {claims} c, clock WHERE c.name = $1 \
+           AND c.state = {HELD} AND c.id = $2 AND c.process <> '' AND c.expires > clock.now \
+           AND NOT EXISTS (SELECT FROM {claims} o WHERE o.name = $1 AND o.state < {WAITING} \
+             AND o.ticket <> c.ticket)), \
+         next AS MATERIALIZED (SELECT c.id, c.ticket, c.process, c.mode, c.ttl, c.process = $3 \
+           AS ours FROM {claims} c WHERE c.name = $1 AND c.state = {WAITING} \
+           ORDER BY c.ticket LIMIT 1), \
+         v AS (UPDATE {names} l SET version = l.version + 1, waiting = l.waiting - 1 \
+           FROM mine, next, clock WHERE l.name = $1 AND l.place = {CROWD} AND l.waiting > 0 \
+           AND l.version = (SELECT version FROM {names} WHERE name = $1) AND next.mode = 0 \
+           AND EXISTS (SELECT FROM {names} p WHERE p.name = {process_row} || next.process \
+             AND p.expires > clock.now) RETURNING clock.now AS now), \
+         d AS (DELETE FROM {claims} c USING v, mine WHERE c.name = $1 AND c.state = {HELD} \
+           AND c.ticket = mine.ticket), \
+         u AS (UPDATE {claims} c SET state = CASE WHEN next.ours THEN {HELD} ELSE {HANDED} END, \
+             since = v.now, \
+             expires = v.now + CASE WHEN next.ours THEN c.ttl ELSE {waiter_lease} END \
+           FROM v, next WHERE c.name = $1 AND c.state = {WAITING} AND c.ticket = next.ticket) \
+         SELECT next.id, next.ticket, next.ours, \
+           v.now + CASE WHEN next.ours THEN next.ttl ELSE {waiter_lease} END, \
+           CASE WHEN NOT next.ours THEN pg_notify('lockkeeper_' || next.process, \
+             'handed ' || next.id) END \
+         FROM v, next"
     )
 }

@@ -1,9 +1,9 @@
 //! The claims on one name, as they were read, and what is to become of them. Pure: no statement is
 //! in here.
 //!
-//! A change is decided on what was read, and carried out only if nothing changed meanwhile: every
-//! change of a name raises its version, and is made on condition of the version that was read. So
-//! no lock is held in the database while a client thinks, is paused or is gone.
+//! A change is decided on what was read, and carried out only if nothing changed meanwhile: it is
+//! made on condition of the [`Version`] that was read, and raises it. So no lock is held in the
+//! database while a client thinks, is paused or is gone.
 //!
 //! The claims of a name are kept in one of two places. A claim that is alone on its name is in the
 //! row of the name itself, where it is taken, extended and freed by one statement. As soon as there
@@ -14,7 +14,13 @@
 //! broken or expired. True before and after each change: tickets grow in the order of asking;
 //! claims of different owners that hold, and have not expired, fit beside each other.
 
-use super::record::{BROKEN, HANDED, HELD, Record, WAITER_LEASE, WAITING, micros};
+mod change;
+#[cfg(test)]
+mod tests;
+
+pub(super) use change::{Change, Version};
+
+use super::record::{BROKEN, HANDED, HELD, Record, Seen, WAITER_LEASE, WAITING, micros};
 use crate::backend::{Claim, FencingToken, LossReason, Mode, Standing, queue};
 use std::time::Duration;
 
@@ -33,7 +39,7 @@ pub(super) const CROWD: i16 = 2;
 pub(super) struct Queue {
     /// The database's clock when it was read.
     pub(super) now: i64,
-    pub(super) version: i64,
+    pub(super) version: Version,
     /// The largest ticket that the name ever had.
     pub(super) last: i64,
     /// How many wait, dead ones included.
@@ -83,23 +89,6 @@ pub(super) enum Left {
     Gone,
 }
 
-/// What to write: the row of the name, and the rows of the second table.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) place: i16,
-    pub(super) last: i64,
-    pub(super) waiting: i64,
-    /// The claim in the row of the name, where it is alone.
-    pub(super) alone: Option<Record>,
-    pub(super) now: i64,
-    /// State and ticket of rows that go.
-    pub(super) deletes: Vec<(i16, i64)>,
-    /// Rows that change: the state that they were in, and what they are to be.
-    pub(super) updates: Vec<(i16, Record)>,
-    pub(super) inserts: Vec<Record>,
-    pub(super) notices: Vec<(String, String)>,
-}
-
 impl Queue {
     /// The queue that was read for `process`: the row of the name, and its claims with whether
     /// their processes live. What has expired, and who waits in a dead process, is dropped.
@@ -125,7 +114,7 @@ impl Queue {
             claims.into_iter().filter(alive).map(|(record, _)| record).collect();
         Self {
             now,
-            version,
+            version: Version { number: version, last },
             last,
             waiting: waiting - count(dead),
             place,
@@ -248,11 +237,8 @@ impl Queue {
 
     /// Removes a claim that nobody looks after, if it is still as it was seen; and lets the next
     /// ones in. One that was granted, confirmed or asked for anew since then has somebody.
-    pub(super) fn remove_as_seen(&mut self, seen: &Record) {
-        self.take_out(|record| {
-            (&record.id, record.ticket, record.state, record.expires)
-                == (&seen.id, seen.ticket, seen.state, seen.expires)
-        });
+    pub(super) fn remove_as_seen(&mut self, seen: &Seen) {
+        self.take_out(|record| record.seen() == *seen);
         self.advance();
     }
 
@@ -361,55 +347,8 @@ impl Queue {
         let gone = self.records.extract_if(.., |record| matches(record));
         self.waiting -= count(gone.filter(|record| record.state == WAITING).count());
     }
-
-    /// What to write; `None` if all is as it was, unless the version is to be raised all the same.
-    pub(super) fn change(self, anyway: bool) -> Option<Change> {
-        let alone = match &self.records[..] {
-            // Only a claim that is held; the row of the name has no column for its state.
-            [record] if self.waiting <= 0 && record.state == HELD => Some(record.clone()),
-            _ => None,
-        };
-        let place = match &alone {
-            Some(_) => ALONE,
-            None if self.records.is_empty() && self.waiting <= 0 => FREE,
-            None => CROWD,
-        };
-        if place == self.place && self.records == self.stored && !anyway {
-            return None;
-        }
-        let was: &[Record] = if self.place == CROWD { &self.stored } else { &[] };
-        let to_be: &[Record] = if place == CROWD { &self.records } else { &[] };
-        let find = |records: &[Record], ticket| {
-            records.iter().find(|record| record.ticket == ticket).cloned()
-        };
-        let mut deletes = Vec::new();
-        let mut updates = Vec::new();
-        for record in was {
-            match find(to_be, record.ticket) {
-                None => deletes.push((record.state, record.ticket)),
-                Some(new) if new != *record => updates.push((record.state, new)),
-                Some(_) => {}
-            }
-        }
-        let inserts = to_be.iter().filter(|new| find(was, new.ticket).is_none()).cloned().collect();
-        Some(Change {
-            place,
-            last: self.last,
-            waiting: self.waiting.max(0),
-            alone,
-            now: self.now,
-            deletes,
-            updates,
-            inserts,
-            notices: self.notices,
-        })
-    }
 }
 
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
-
-#[cfg(test)]
-#[path = "queue_tests.rs"]
-mod tests;
