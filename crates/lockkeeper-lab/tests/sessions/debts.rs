@@ -3,8 +3,8 @@
 use crate::ends::cut;
 use crate::{LONG, PATIENT, Recipe, every, network};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::ErrorKind;
 use lockkeeper::backend::Moment;
+use lockkeeper::{ErrorKind, Keeper};
 use lockkeeper_lab::cases;
 use lockkeeper_lab::server::wire::mariadb;
 use lockkeeper_lab::server::{Kind, Lab};
@@ -15,6 +15,7 @@ every!(
     one_who_waits_longer_than_its_own_lease_keeps_its_place,
     no_claim_is_refused_while_there_is_a_session_for_it,
     a_holder_from_the_future_is_shown,
+    one_who_is_cut_off_while_it_waits_keeps_nobody_waiting,
 );
 
 cases!(
@@ -84,6 +85,50 @@ async fn no_claim_is_refused_while_there_is_a_session_for_it(
     asking.abort();
     ensure!(turns > 20, "unknown: {turns} turns");
     held.release().await?;
+    Ok(())
+}
+
+/// The server goes on with what it was asked for a moment, although nobody is there to hear of it.
+async fn one_who_is_cut_off_while_it_waits_keeps_nobody_waiting(
+    lab: &Lab,
+    recipe: Recipe,
+) -> Result<()> {
+    // Longer than anybody is waited for here.
+    let options = format!("session={}s", PATIENT.as_secs() * 3);
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let [one, three] = [
+        recipe.keeper(&server.url(), &options).await?,
+        recipe.keeper(&server.url(), &options).await?,
+    ];
+    let lock = |keeper: &Keeper| keeper.lock("given-up").ttl(PATIENT * 3);
+    let waits = match recipe.kind {
+        Kind::Postgres => {
+            "SELECT pid FROM pg_stat_activity \
+             WHERE application_name = 'lockkeeper' AND wait_event_type = 'Lock'"
+        }
+        _ => {
+            "SELECT id FROM information_schema.processlist WHERE db = 'lockkeeper' \
+             AND command = 'Query' AND id <> CONNECTION_ID()"
+        }
+    };
+    for _ in 0..3 {
+        let held = lock(&one).acquire().await?;
+        let two = recipe.keeper(&url, &options).await?;
+        let waiting = lock(&two);
+        let waiting = tokio::spawn(async move { waiting.acquire_within(PATIENT).await });
+        eventually("it waits in the server", async || {
+            Ok((!recipe.query(&server, waits)?.is_empty()).then_some(()))
+        })
+        .await;
+        proxy.control().reset();
+        waiting.abort();
+        ensure!(waiting.await.is_err_and(|end| end.is_cancelled()), "unknown: it did not wait");
+        // What is left of it is taken back in the background, before the lock is free.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        held.release().await?;
+        lock(&three).acquire_within(PATIENT).await?.release().await?;
+    }
     Ok(())
 }
 

@@ -114,28 +114,13 @@ impl Native for GetLock {
             let record = holders.record_if(WON, &id, &terms, false);
             format!("SELECT {won} INTO @lockkeeper_won; {record}")
         };
-        self.sessions.take(session, &request, lease, Duration::ZERO).await
-    }
-
-    /// Not in one statement: it would keep the table from everyone while it waits.
-    async fn wait_and_record(
-        &self,
-        session: &mut MysqlSession,
-        claim: &Claim,
-        lease: Duration,
-        slice: Duration,
-    ) -> Result<Option<Attempt>, Failure> {
-        let id = self.sessions.id(&claim.name);
-        let (terms, lock) = (self.sessions.terms(claim, lease), lock_name(&id));
-        let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
-        let request = format!(
-            "SELECT GET_LOCK({lock}, {:.3}) INTO @lockkeeper_won; {record}",
-            slice.as_secs_f64()
-        );
-        self.sessions.take(session, &request, lease, slice).await.map(Some)
+        self.sessions.take(session, &request, lease).await
     }
 
     /// The answer is 1, 0, or null for an error. MySQL rounds the time to seconds.
+    ///
+    /// The holder is written down by a request of its own. In this one, the server would write down a
+    /// claim that was cancelled while it waited here, after its debt was forgiven.
     async fn wait(
         &self,
         session: &mut MysqlSession,
@@ -164,8 +149,11 @@ impl Native for GetLock {
         let terms = self.sessions.terms(claim, lease);
         let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let ours = format!("IS_USED_LOCK({}) <=> CONNECTION_ID()", lock_name(&id));
+        if let Some(taken) = self.sessions.retake(session, &ours, claim, lease).await? {
+            return Ok(Attempt::Taken(taken));
+        }
         let request = format!("SET @lockkeeper_won = ({ours}); {record}");
-        match self.sessions.take(session, &request, lease, Duration::ZERO).await? {
+        match self.sessions.take(session, &request, lease).await? {
             Attempt::Busy => Err(Failure::Broken("the lock went as it came".into())),
             attempt => Ok(attempt),
         }

@@ -164,7 +164,7 @@ impl Native for ForUpdate {
         let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let request = format!("{}; {record}", self.lock_row(claim, " NOWAIT"));
         for _ in 0..2 {
-            match self.sessions.take(session, &request, lease, Duration::ZERO).await {
+            match self.sessions.take(session, &request, lease).await {
                 // There is no such row.
                 Ok(Attempt::Busy) => {
                     if !self.make(session, claim).await? {
@@ -209,7 +209,7 @@ impl Native for ForUpdate {
         let id = self.sessions.id(&claim.name);
         let terms = self.sessions.terms(claim, lease);
         let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
-        match self.sessions.take(session, &record, lease, Duration::ZERO).await? {
+        match self.sessions.take(session, &record, lease).await? {
             Attempt::Busy => Err(went(&self.rows)),
             attempt => Ok(attempt),
         }

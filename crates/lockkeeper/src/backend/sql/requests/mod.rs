@@ -1,7 +1,9 @@
 //! What can be asked of the tables: every atomic request, one function each, answers parsed.
 //!
 //! The three requests of a lock that nobody else wants ([`take`](Requests::take),
-//! [`extend`](Requests::extend), [`free`](Requests::free)) are one statement on one row each.
+//! [`extend`](Requests::extend), [`free`](Requests::free)) are one statement on one row each. So are,
+//! on the rows of one name, those that come with every turn where many wait
+//! ([`join`](Requests::join), [`hand_on`](Requests::hand_on), [`confirm`](Requests::confirm)).
 //! Everything else is [`read`](Requests::read), a decision in [`queue`](super::queue), and
 //! [`apply`](Requests::apply): one statement again, or one transaction in one round trip, which
 //! does nothing if the name changed in between. So no transaction stays open while a client thinks.

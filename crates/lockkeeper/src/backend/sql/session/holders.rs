@@ -10,6 +10,7 @@
 //! holder may believe in a lock that it did not give back (`believed`, 0 once it gave back).
 
 use super::super::client::{bytes, text};
+use super::UNUSED;
 use crate::backend::Claim;
 use std::time::Duration;
 
@@ -171,7 +172,7 @@ impl Holders {
         format!(
             "UPDATE {} SET token = LAST_INSERT_ID(GREATEST(token + 1, {CLOCK})), \
                session = {session}, owner = {owner}, identity = {identity}, note = {note}, \
-               since = {CLOCK}, lease_ms = {}, claim = {}, believed = since + {} \
+               since = {CLOCK}, lease_ms = {}, claim = {}, believed = {CLOCK} + {} \
              WHERE id = {} AND believed = 0 AND CONNECTION_ID() = {session} AND {won}",
             self.locks,
             lease.as_millis(),
@@ -255,11 +256,14 @@ impl Holders {
 
 /// What the server is: whether it fits.
 pub(super) fn look() -> String {
-    "SET SESSION wait_timeout = 60; \
-     SELECT CONNECTION_ID(), VERSION(), DATABASE(), @@global.read_only; \
-     SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size'; \
-     SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode', 'innodb_read_only')"
-        .to_owned()
+    let unused = UNUSED.as_secs();
+    format!(
+        "SET SESSION wait_timeout = {unused}; \
+         SELECT CONNECTION_ID(), VERSION(), DATABASE(), @@global.read_only; \
+         SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size'; \
+         SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', \
+         'group_replication_single_primary_mode', 'innodb_read_only')"
+    )
 }
 
 /// Ends a session.

@@ -65,13 +65,9 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest that a claim waits in the server before it looks whether its caller is still there.
 const SLICE: Duration = Duration::from_secs(1);
-/// How many times as long a lease is at least that may begin with such a wait: most of it must be left
-/// when the wait is over.
-const LONG_LEASE: u32 = 3;
 /// The shortest that it makes sense to wait there.
 const SHORTEST: Duration = Duration::from_millis(2);
 /// How long the server keeps a session in which nothing is held.
-#[cfg(feature = "postgres")]
 pub(super) const UNUSED: Duration = Duration::from_secs(60);
 
 /// What a recipe of this kind asks of its database. Every request has a time limit of its own.
@@ -109,19 +105,6 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
         claim: &Claim,
         slice: Duration,
     ) -> Result<bool, Failure>;
-
-    /// As [`wait`](Self::wait) and [`record`](Self::record), in one round trip, where the database
-    /// can: the lease then begins when the wait does.
-    async fn wait_and_record(
-        &self,
-        session: &mut Self::Session,
-        claim: &Claim,
-        lease: Duration,
-        slice: Duration,
-    ) -> Result<Option<Attempt>, Failure> {
-        let _ = (session, claim, lease, slice);
-        Ok(None)
-    }
 
     /// Writes down who has the lock that this session took, and starts its lease anew.
     async fn record(
@@ -323,17 +306,6 @@ impl<N: Native> SessionLocks<N> {
                 Attempt::Busy => {
                     patience.queued(0);
                     let slice = patience.remaining().unwrap_or(SLICE).clamp(SHORTEST, SLICE);
-                    if lease >= SLICE * LONG_LEASE {
-                        sent = Moment::now();
-                        let asked = self.shared.seats.in_doubt(claim.id);
-                        let session = &mut seat.session;
-                        let waited = native.wait_and_record(session, claim, lease, slice).await;
-                        if let Some(waited) = asked.answered(waited).map_err(fail)? {
-                            patience.heard();
-                            attempt = waited;
-                            continue;
-                        }
-                    }
                     if !native.wait(&mut seat.session, claim, slice).await.map_err(fail)? {
                         patience.heard();
                         continue;

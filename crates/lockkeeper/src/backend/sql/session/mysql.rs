@@ -223,14 +223,13 @@ impl MysqlSessions {
         if self.free_on_disconnect { Duration::ZERO } else { lease }
     }
 
-    /// Runs a request that takes a lock, waits for it no longer than `wait`, and ends with
-    /// [`Holders::record_if`]. The session's lease is set before where it is another one.
+    /// Runs a request that takes a lock and ends with [`Holders::record_if`]. The session's lease is set
+    /// before where it is another one.
     pub(in crate::backend::sql) async fn take(
         &self,
         session: &mut MysqlSession,
         request: &str,
         lease: Duration,
-        wait: Duration,
     ) -> Result<Attempt, Failure> {
         let seconds = whole_seconds(lease);
         let kept = Duration::from_secs(seconds);
@@ -242,7 +241,7 @@ impl MysqlSessions {
             with_lease.as_str()
         };
         session.kept = Some(kept);
-        let limit = wait + self.connector.timeout();
+        let limit = self.connector.timeout();
         let answer = match self.run(session, request, limit).await {
             Err(Failure::Refused(refusal)) if refusal.why == Why::Full => {
                 let clean = self.holders.clean(self.free);

@@ -69,8 +69,10 @@ pub(in crate::backend::sql) struct Seats<N: Native> {
     held: Mutex<HashMap<ClaimId, Arc<Held<N>>>>,
     /// Those for which the server was asked to write down a holder, and whose answer did not come.
     in_doubt: Mutex<HashSet<ClaimId>>,
-    /// A claim is held that was not.
+    /// A claim is held whose lease may be over before the next look.
     news: Arc<Notify>,
+    /// When the sessions of held claims are looked at next.
+    next_look: Mutex<Moment>,
     /// Whether the sessions of held claims are being looked after.
     looked_after: AtomicBool,
 }
@@ -87,6 +89,7 @@ impl<N: Native> Seats<N> {
             held: Mutex::default(),
             in_doubt: Mutex::default(),
             news: Arc::default(),
+            next_look: Mutex::new(Moment::now()),
             looked_after: AtomicBool::new(false),
         }
     }
@@ -111,7 +114,8 @@ impl<N: Native> Seats<N> {
         });
         *lock(&occupant) = Arc::downgrade(&held);
         lock(&self.held).insert(claim.id, held.clone());
-        if N::LOOK.is_some() {
+        // Every other lease is found when it looks by itself.
+        if N::LOOK.is_some() && over < *lock(&self.next_look) {
             self.news.notify_one();
         }
         held
@@ -382,8 +386,10 @@ impl<N: Native> Shared<N> {
     /// Ends the sessions of claims whose leases are over. A server that counts whole seconds would
     /// keep them a little longer. Returns when to do so again.
     fn end_overdue(&self, every: Duration) -> Moment {
-        let held: Vec<Arc<Held<N>>> = lock(&self.seats.held).values().cloned().collect();
         let mut next = Moment::now() + every;
+        // Set before the claims are read: one that comes in between is read, or gives news.
+        *lock(&self.seats.next_look) = next;
+        let held: Vec<Arc<Held<N>>> = lock(&self.seats.held).values().cloned().collect();
         for held in held {
             if !held.over().remaining().is_zero() {
                 next = next.min(held.over());
