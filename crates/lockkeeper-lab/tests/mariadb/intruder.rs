@@ -22,6 +22,10 @@ impl Intruder {
         Ok(Self(conn))
     }
 
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
+        Ok(self.0.query_drop(sql).await?)
+    }
+
     /// Locks the claims of a name and, a moment later, its row; whether the server ended this side.
     pub(crate) async fn lock_backwards(&mut self, name: &str) -> Result<bool> {
         let rows = vec!["(NULL)"; usize::try_from(WEIGHT)?].join(", ");

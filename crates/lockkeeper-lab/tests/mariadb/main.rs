@@ -33,6 +33,7 @@ fn main() -> Result<()> {
         sql::doors::CASES,
         sql::faults::CASES,
         sql::fences::CASES,
+        sql::handing::CASES,
         sql::intruders::CASES,
         sql::keepalive::CASES,
         sql::replies::CASES,
@@ -52,6 +53,12 @@ pub(crate) fn query(server: &Server, sql: &str) -> Result<Vec<String>> {
 
 const OURS: &str =
     "FROM information_schema.processlist WHERE db = 'lockkeeper' AND id <> connection_id()";
+
+/// Whether a session waits for a row that another has locked.
+pub(crate) fn is_waited_for(server: &Server) -> Result<bool> {
+    let waits = "SELECT 1 FROM information_schema.innodb_lock_waits";
+    Ok(!query(server, waits)?.is_empty())
+}
 
 /// How many sessions of ours there are.
 pub(crate) fn sessions(server: &Server) -> Result<i64> {

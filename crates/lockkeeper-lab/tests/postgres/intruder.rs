@@ -16,6 +16,10 @@ impl Intruder {
         Ok(Self(client))
     }
 
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
+        Ok(self.0.batch_execute(sql).await?)
+    }
+
     /// Locks the claims of a name and, a moment later, its row; whether the server ended this side.
     pub(crate) async fn lock_backwards(&mut self, name: &str) -> Result<bool> {
         let claims = format!("SELECT 1 FROM lockkeeper_claim WHERE name = '{name}' FOR UPDATE");

@@ -29,6 +29,7 @@ fn main() -> Result<()> {
         sql::doors::CASES,
         sql::faults::CASES,
         sql::fences::CASES,
+        sql::handing::CASES,
         sql::intruders::CASES,
         sql::keepalive::CASES,
         sql::replies::CASES,
@@ -53,6 +54,11 @@ pub(crate) async fn changed(server: &Server, statement: &str) -> Result<u64> {
     // Ends with the client.
     tokio::spawn(connection);
     Ok(client.execute(statement, &[]).await?)
+}
+
+/// Whether a session of ours waits for a row that another has locked.
+pub(crate) fn is_waited_for(server: &Server) -> Result<bool> {
+    Ok(!query(server, &format!("SELECT pid {OURS} AND wait_event_type = 'Lock'"))?.is_empty())
 }
 
 const OURS: &str = "FROM pg_stat_activity WHERE application_name = 'lockkeeper'";

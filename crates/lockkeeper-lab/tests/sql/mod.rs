@@ -4,6 +4,7 @@
 pub(crate) mod doors;
 pub(crate) mod faults;
 pub(crate) mod fences;
+pub(crate) mod handing;
 pub(crate) mod intruders;
 pub(crate) mod keepalive;
 pub(crate) mod replies;
