@@ -14,6 +14,7 @@ cases!(
     a_writer_that_goes_lets_all_readers_in,
     a_dead_waiter_is_handed_nothing,
     one_who_left_meanwhile_is_handed_nothing,
+    one_whose_row_is_gone_queues_again,
 );
 
 type Waiting = tokio::task::JoinHandle<lockkeeper::Result<Guard>>;
@@ -133,5 +134,21 @@ async fn one_who_left_meanwhile_is_handed_nothing(lab: &Lab) -> Result<()> {
     ensure!(!leaves.is_finished(), "one who had left holds it too");
     leaves.abort();
     next.release().await?;
+    Ok(())
+}
+
+/// As after it was handed the name and did not hear of it in time, and another looked at the name.
+async fn one_whose_row_is_gone_queues_again(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let keeper = keeper(&server, "").await?;
+    let held = keeper.lock("gone").ttl(LONG).acquire().await?;
+    let next = waiting(&keeper, "gone");
+    queue_of(&keeper, "gone", 1).await;
+    query(&server, "DELETE FROM lockkeeper_claim WHERE name = 'gone' AND state = 9")?;
+    let gone = "UPDATE lockkeeper SET version = version + 1, waiting = 0 WHERE name = 'gone'";
+    query(&server, gone)?;
+    queue_of(&keeper, "gone", 1).await;
+    held.release().await?;
+    next.await??.release().await?;
     Ok(())
 }

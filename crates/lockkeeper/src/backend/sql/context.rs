@@ -9,7 +9,7 @@ use super::waiters::{WaitEnd, Waiters};
 use crate::backend::support::sync::lock;
 use crate::backend::{Background, LossReason, Moment};
 use crate::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -214,7 +214,9 @@ impl Context {
             let fresh: Vec<String> = queue.granted.iter().map(|it| it.id.clone()).collect();
             (ours, fresh, queue.until_expiry())
         });
-        let Some(Changed { outcome: (ours, fresh, until_expiry), .. }) = looked.await? else {
+        let looked = looked.await?;
+        self.find_missing(name).await?;
+        let Some(Changed { outcome: (ours, fresh, until_expiry), .. }) = looked else {
             // The name was cleaned away, with whoever waited for it.
             return Ok(None);
         };
@@ -229,6 +231,22 @@ impl Context {
             }
         }
         Ok(Some(until_expiry))
+    }
+
+    /// Tells waiters of this keeper whose rows are gone that they may queue again: one that was handed
+    /// the name and did not confirm in time is removed by whoever looks at the name next.
+    async fn find_missing(&self, name: &str) -> Result<(), Failure> {
+        // Read first: who is among these has a row unless it was removed.
+        let queued = self.waiters.queued_for(name);
+        if queued.is_empty() {
+            return Ok(());
+        }
+        let there = self.requests.claims_of(&self.process, name).await?;
+        let there: HashSet<String> = there.into_iter().collect();
+        for id in queued.iter().filter(|id| !there.contains(*id)) {
+            self.waiters.tell(id, WaitEnd::Dropped);
+        }
+        Ok(())
     }
 
     /// Sends a heartbeat unless one was answered lately. A waiter's row counts only together with

@@ -137,6 +137,13 @@ impl Waiters {
         lock(&self.waiters).get(id).is_some_and(|waiter| waiter.end.is_some())
     }
 
+    /// Those who wait for the name, have a row in the store, and were told nothing yet.
+    pub(super) fn queued_for(&self, name: &str) -> Vec<String> {
+        let waiters = lock(&self.waiters);
+        let queued = waiters.iter().filter(|(_, it)| it.queued && it.end.is_some());
+        queued.filter(|(_, it)| it.name == name).map(|(id, _)| id.clone()).collect()
+    }
+
     /// Has the driver end as soon as it has nothing to do.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);

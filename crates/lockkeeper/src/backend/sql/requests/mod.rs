@@ -105,6 +105,9 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// Claims of this keeper on these names that were granted, handed over or held: their ids.
     async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure>;
 
+    /// Claims of this keeper on this name, whatever became of them: their ids.
+    async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure>;
+
     /// Claims of this keeper that were broken: name, id and reason.
     async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure>;
 

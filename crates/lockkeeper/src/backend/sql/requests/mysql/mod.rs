@@ -168,6 +168,11 @@ impl Requests for MysqlRequests {
         Ok(rows.iter().map(|row| value(row, 0)).collect())
     }
 
+    async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure> {
+        let rows = self.rows(&self.statements.claims_of(process, name)).await?;
+        Ok(rows.iter().map(|row| value(row, 0)).collect())
+    }
+
     async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure> {
         let rows = self.rows(&self.statements.broken(process)).await?;
         Ok(rows.iter().map(|row| (value(row, 0), value(row, 1), value(row, 2))).collect())

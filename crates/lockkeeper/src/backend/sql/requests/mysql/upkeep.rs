@@ -52,6 +52,15 @@ impl Statements {
         )
     }
 
+    pub(super) fn claims_of(&self, process: &str, name: &str) -> String {
+        let Tables { names, claims } = &self.tables;
+        let (name, process) = (bytes(name.as_bytes()), text(process));
+        format!(
+            "SELECT id FROM {claims} WHERE name = {name} AND process = {process} UNION ALL \
+             SELECT id FROM {names} WHERE name = {name} AND place = {ALONE} AND process = {process}"
+        )
+    }
+
     pub(super) fn broken(&self, process: &str) -> String {
         format!(
             "SELECT name, id, note FROM {} WHERE state = {BROKEN} AND process = {}",

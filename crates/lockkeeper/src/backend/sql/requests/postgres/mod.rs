@@ -234,6 +234,11 @@ impl Requests for PostgresRequests {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
+    async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure> {
+        let rows = self.client.query(&self.statements.claims_of, &[&process, &name], true).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
     async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure> {
         let rows = self.client.query(&self.statements.broken, &[&process], true).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())

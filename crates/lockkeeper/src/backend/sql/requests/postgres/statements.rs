@@ -27,6 +27,7 @@ pub(super) struct Statements {
     pub(super) beat: Statement,
     pub(super) end: Statement,
     pub(super) granted: Statement,
+    pub(super) claims_of: Statement,
     pub(super) broken: Statement,
     pub(super) list: Statement,
     pub(super) reserve: Statement,
@@ -168,6 +169,15 @@ impl Statements {
                      UNION ALL
                      SELECT id FROM {names} WHERE name = ANY ($2) AND place = {ALONE} \
                        AND process = $1"
+                ),
+            ),
+            claims_of: statement(
+                "claims-of",
+                &[T::TEXT, T::TEXT],
+                format!(
+                    "SELECT id FROM {claims} WHERE name = $2 AND process = $1
+                     UNION ALL
+                     SELECT id FROM {names} WHERE name = $2 AND place = {ALONE} AND process = $1"
                 ),
             ),
             broken: statement(
