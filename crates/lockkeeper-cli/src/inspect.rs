@@ -4,7 +4,7 @@ use crate::arguments::{LsArguments, ShowArguments};
 use crate::exit::{self, Failure};
 use crate::text::{shortened, span, visible};
 use crate::{json, output, table};
-use lockkeeper::backend::{HolderView, LockView};
+use lockkeeper::backend::{HolderView, LockView, NodeView};
 use lockkeeper::{FencingToken, Keeper};
 
 /// The longest note in a list; `show` prints all of it.
@@ -32,7 +32,7 @@ pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
     let view = keeper.show(&asked.name).await?;
     if asked.json {
         output::print(json::line(&view))?;
-    } else if view.holders.is_empty() && view.waiters.is_empty() {
+    } else if view.holders.is_empty() && view.waiters.is_empty() && agree(&view.nodes) {
         output::say(&format!("{:?} is free", asked.name));
     } else {
         output::print(portrait(&view))?;
@@ -114,7 +114,41 @@ fn portrait(view: &LockView) -> String {
         text += "\nwaited for by\n";
         text += &table::lay_out("  ", ["PLACE", "WAITER", "MODE", "WAITING", "NOTE"], &rows);
     }
+    if !view.nodes.is_empty() {
+        text += &votes(&view.nodes);
+    }
     text
+}
+
+/// Whether every node of several says that nobody has it, and may vote.
+fn agree(nodes: &[NodeView]) -> bool {
+    nodes.iter().all(|node| node.holders.is_empty() && node.objection.is_none())
+}
+
+/// What each node of several has: `3 of 5 nodes`, and a line for each.
+fn votes(nodes: &[NodeView]) -> String {
+    let rows = nodes.iter().map(|node| {
+        let holder = node.holders.first();
+        let has = holder.map_or_else(|| ABSENT.to_owned(), who);
+        let expires = holder.map(|holder| format!("in {}", span(holder.expires_in)));
+        let why = node.objection.as_deref().map(visible);
+        [
+            visible(&node.node),
+            has,
+            expires.unwrap_or_else(|| ABSENT.to_owned()),
+            why.unwrap_or_default(),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    let taken = nodes.iter().filter(|node| !node.holders.is_empty()).count();
+    let lines = table::lay_out("  ", ["NODE", "HAS", "EXPIRES", "DOES NOT VOTE"], &rows);
+    format!("\ntaken at {taken} of {} nodes\n{lines}", nodes.len())
+}
+
+/// A holder by name; one that came by another library has only its id.
+fn who(holder: &HolderView) -> String {
+    let identity = if holder.identity.is_empty() { holder.owner.id() } else { &holder.identity };
+    visible(identity)
 }
 
 fn cells(holder: &HolderView) -> [String; 6] {
@@ -123,7 +157,7 @@ fn cells(holder: &HolderView) -> [String; 6] {
         mode += &format!(" ×{}", holder.count);
     }
     [
-        visible(&holder.identity),
+        who(holder),
         mode,
         span(holder.held_for),
         format!("in {}", span(holder.expires_in)),

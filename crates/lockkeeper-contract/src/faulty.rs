@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease,
-    MultiAcquire, Name, Patience, Release, Sequencer, Standing, Ticket, Together,
+    MultiAcquire, Name, Patience, Release, Sequencer, Standing, Ticket, Together, Voter,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
@@ -273,6 +273,11 @@ impl Backend for Faulty {
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         self.inner.sequencer()
+    }
+
+    /// None: what a quorum asks of a node would not come through here.
+    fn voter(&self) -> Option<&dyn Voter> {
+        None
     }
 }
 

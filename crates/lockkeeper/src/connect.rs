@@ -22,6 +22,7 @@ use std::time::Duration;
 /// | `redis+cluster://h1,h2,h3` | a Redis cluster |
 /// | `postgres://host/database` | PostgreSQL: see [`sql`](crate::backend::sql) |
 /// | `mariadb://host/database`, `mysql://…` | MariaDB or MySQL: see [`sql`](crate::backend::sql) |
+/// | `redlock://h1,h2,h3` | a majority of independent Redis servers: see [`quorum`](crate::backend::quorum) |
 /// | `etcd://h1,h2,h3/prefix` | etcd: see [`etcd`](crate::backend::etcd) |
 /// | `memcached://h1,h2` | memcached: see [`memcached`](crate::backend::memcached) |
 /// | `zookeeper://h1,h2,h3/node` | ZooKeeper: see [`zookeeper`](crate::backend::zookeeper) |
@@ -178,6 +179,10 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
             Box::new(crate::backend::redis::RedisOptions::read(&address)?).open(background).await
+        }
+        #[cfg(feature = "redis")]
+        "redlock" => {
+            Box::new(crate::backend::redis::RedlockOptions::read(&address)?).open(background).await
         }
         #[cfg(feature = "sqlite")]
         "sqlite" => {

@@ -16,6 +16,11 @@ pub enum LossReason {
         /// Why, in their words.
         reason: String,
     },
+    /// Too few of the nodes that vote on it have the claim still.
+    NoMajority {
+        /// What became of it at which node.
+        reason: String,
+    },
     /// It was held for as long as `max_hold` allows.
     HeldTooLong,
 }
@@ -33,6 +38,9 @@ impl fmt::Display for LossReason {
             Self::Expired => f.write_str("no renewal was answered in time"),
             Self::Gone => f.write_str("the store no longer has the claim"),
             Self::Broken { reason } => write!(f, "it was broken: {reason}"),
+            Self::NoMajority { reason } => {
+                write!(f, "a majority of the nodes no longer has the claim ({reason})")
+            }
             Self::HeldTooLong => f.write_str("it was held as long as max_hold allows"),
         }
     }

@@ -188,6 +188,15 @@ static RECIPES: &[Recipe] = &[
         compiled: cfg!(feature = "redis"),
     },
     Recipe {
+        scheme: "redlock",
+        name: "quorum",
+        example: "redlock://127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003",
+        about: "a majority of independent Redis servers, shared with redsync, rslock and node-redlock",
+        capability: REDLOCK,
+        feature: Some("redis"),
+        compiled: cfg!(feature = "redis"),
+    },
+    Recipe {
         scheme: "sqlite",
         name: "table",
         example: "sqlite:locks.db",
@@ -320,6 +329,10 @@ pub(crate) const REDIS_REENTRANT: Capability =
 /// and the other libraries on the same key would not count.
 pub(crate) const REDIS_SET_NX_PX: Capability =
     Capability { min_hold: true, sound: true, portable: true, ..REDIS_HISTORIC };
+
+/// What `redlock://` promises: as durable as a majority of its servers is together.
+pub(crate) const REDLOCK: Capability =
+    Capability { fencing: true, inspects: true, ..REDIS_SET_NX_PX };
 
 /// What the unsafe recipes of `redis://` offer.
 pub(crate) const REDIS_HISTORIC: Capability =

@@ -1,7 +1,7 @@
 //! What a store shows, as `serde` writes it: the JSON of the command line. Its field names are an
 //! interface: add, never rename.
 
-use crate::backend::{HolderView, LockView, WaiterView};
+use crate::backend::{HolderView, LockView, NodeView, WaiterView};
 use crate::claim::Mode;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -9,12 +9,26 @@ use std::time::Duration;
 
 impl Serialize for LockView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut view = serializer.serialize_struct("LockView", 3)?;
+        let mut view = serializer.serialize_struct("LockView", 4)?;
         view.serialize_field("name", self.name.as_str())?;
         view.serialize_field("holders", &self.holders)?;
         let waiters = self.waiters.iter().enumerate();
         let placed: Vec<_> = waiters.map(|(index, it)| Placed { place: index + 1, it }).collect();
         view.serialize_field("waiters", &placed)?;
+        match self.nodes.is_empty() {
+            true => view.skip_field("nodes")?,
+            false => view.serialize_field("nodes", &self.nodes)?,
+        }
+        view.end()
+    }
+}
+
+impl Serialize for NodeView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut view = serializer.serialize_struct("NodeView", 3)?;
+        view.serialize_field("node", &self.node)?;
+        view.serialize_field("holders", &self.holders)?;
+        view.serialize_field("objection", &self.objection)?;
         view.end()
     }
 }

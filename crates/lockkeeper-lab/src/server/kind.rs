@@ -11,6 +11,8 @@ pub const REQUIRE: &str = "LOCKKEEPER_REQUIRE_SERVERS";
 pub enum Kind {
     /// Redis.
     Redis,
+    /// Five independent Redis servers.
+    Redlock,
     /// Apache ZooKeeper.
     ZooKeeper,
     /// PostgreSQL.
@@ -40,8 +42,15 @@ struct Row {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::Redis, Self::ZooKeeper, Self::Postgres, Self::MariaDb, Self::Memcached, Self::Etcd];
+    pub const ALL: [Self; 7] = [
+        Self::Redis,
+        Self::Redlock,
+        Self::ZooKeeper,
+        Self::Postgres,
+        Self::MariaDb,
+        Self::Memcached,
+        Self::Etcd,
+    ];
 
     /// Its name, which is also the scheme of its URLs.
     #[must_use]
@@ -73,6 +82,12 @@ impl Kind {
                 word: "redis",
                 port: 6379,
                 variable: "LOCKKEEPER_LAB_REDIS",
+                tools: &[tool::REDIS],
+            },
+            Self::Redlock => Row {
+                word: "redlock",
+                port: 6379,
+                variable: "LOCKKEEPER_LAB_REDLOCK",
                 tools: &[tool::REDIS],
             },
             Self::ZooKeeper => Row {

@@ -9,6 +9,7 @@ use super::program::memcached::Memcached;
 use super::program::pgbouncer::PgBouncer;
 use super::program::postgres::Postgres;
 use super::program::redis::Redis;
+use super::program::redlock::Redlock;
 use super::program::zookeeper::ZooKeeper;
 use super::shared::Shared;
 use super::{Kind, Server};
@@ -69,6 +70,11 @@ impl Lab {
         self.plan(Redis::default())
     }
 
+    /// Five independent Redis servers that are started and broken together.
+    pub fn redlock(&self) -> Plan<Redlock> {
+        self.plan(Redlock::default())
+    }
+
     /// ZooKeeper.
     pub fn zookeeper(&self) -> Plan<ZooKeeper> {
         self.plan(ZooKeeper::default())
@@ -122,6 +128,7 @@ impl Lab {
         match kind {
             Kind::Redis if fitness.durable => fitness.of(self.redis().durable()).start(),
             Kind::Redis => fitness.of(self.redis()).start(),
+            Kind::Redlock => fitness.of(self.redlock()).start(),
             Kind::ZooKeeper => fitness.of(self.zookeeper()).start(),
             Kind::Postgres => fitness.of(self.postgres()).start(),
             Kind::MariaDb => fitness.of(self.mariadb()).start(),

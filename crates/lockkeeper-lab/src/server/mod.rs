@@ -53,6 +53,7 @@ pub use program::postgres_replicated::{PostgresPair, promote};
 pub use program::redis::Redis;
 pub use program::redis_cluster::Cluster;
 pub use program::redis_replicated::Replicated;
+pub use program::redlock::Redlock;
 pub use program::sentinel::Sentinels;
 pub use program::tls::Certificates;
 pub use program::zookeeper::ZooKeeper;

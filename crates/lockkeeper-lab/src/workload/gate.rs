@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
     Alarm, Backend, Background, Capability, Claim, Grant, Inspector, Lease, MultiAcquire, Name,
-    Patience, Release, Sequencer, Standing, Ticket, Together,
+    Patience, Release, Sequencer, Standing, Ticket, Together, Voter,
 };
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -103,6 +103,11 @@ impl Backend for Gated {
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         self.inner.sequencer()
+    }
+
+    /// None: what a quorum asks of a node would not come through here.
+    fn voter(&self) -> Option<&dyn Voter> {
+        None
     }
 }
 

@@ -331,7 +331,7 @@ impl Line {
             }
         }
         let waiters = self.waiters.iter().map(|waiting| waiting.view(now)).collect();
-        LockView { name: name.clone(), holders, waiters }
+        LockView { holders, waiters, ..LockView::new(name.clone()) }
     }
 }
 
@@ -389,7 +389,7 @@ impl Inspector for Memory {
 
     async fn show(&self, name: &Name) -> Result<LockView> {
         let table = self.table();
-        let free = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+        let free = LockView::new(name.clone());
         Ok(table.lines.get(name).map_or(free, |line| line.view(name)))
     }
 

@@ -11,6 +11,7 @@ pub mod etcd;
 pub mod memcached;
 pub mod memory;
 pub mod queue;
+pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -19,6 +20,7 @@ pub mod sql;
 pub mod sqlite;
 pub(crate) mod support;
 mod views;
+mod voter;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
@@ -34,7 +36,8 @@ pub use capability::{Capability, Reach};
 #[cfg(feature = "tls")]
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
-pub use views::{HolderView, LockView, WaiterView};
+pub use views::{HolderView, LockView, NodeView, WaiterView};
+pub use voter::{Kept, NodeLife, Vote, Voter};
 
 use crate::error::Result;
 use async_trait::async_trait;
@@ -87,6 +90,11 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Numbers that nobody else gets, where the store can keep count: [`Capability::sequences`].
     fn sequencer(&self) -> Option<&dyn Sequencer> {
+        None
+    }
+
+    /// What a quorum asks of its nodes, where the store can tell: see [`quorum`].
+    fn voter(&self) -> Option<&dyn Voter> {
         None
     }
 

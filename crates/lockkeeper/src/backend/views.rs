@@ -14,6 +14,27 @@ pub struct LockView {
     pub holders: Vec<HolderView>,
     /// Those who wait, in the order they will get it where the backend is fair.
     pub waiters: Vec<WaiterView>,
+    /// What each node has, where several vote on the name; empty where the store is one.
+    pub nodes: Vec<NodeView>,
+}
+
+/// One node of several that vote on a name, and what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeView {
+    /// The node for people, without secrets.
+    pub node: String,
+    /// Who holds the name at this node.
+    pub holders: Vec<HolderView>,
+    /// Why the node's vote does not count, or that it does not answer.
+    pub objection: Option<String>,
+}
+
+impl NodeView {
+    /// A node that has nothing; what else is known is filled in.
+    pub fn new(node: impl Into<String>) -> Self {
+        Self { node: node.into(), holders: Vec::new(), objection: None }
+    }
 }
 
 /// One owner who holds a name.
@@ -83,7 +104,7 @@ impl WaiterView {
 impl LockView {
     /// `name` with nobody at it; a backend fills in whom it finds.
     pub fn new(name: Name) -> Self {
-        Self { name, holders: Vec::new(), waiters: Vec::new() }
+        Self { name, holders: Vec::new(), waiters: Vec::new(), nodes: Vec::new() }
     }
 
     /// One line that says who holds the name: `alice@web-1 pid 4242 'backup.sh' for 42s`.

@@ -9,6 +9,7 @@ pub(crate) mod postgres_replicated;
 pub(crate) mod redis;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_replicated;
+pub(crate) mod redlock;
 pub(crate) mod sentinel;
 pub(crate) mod tls;
 pub(crate) mod zookeeper;

@@ -150,5 +150,6 @@ fn view(range: &KeyRange, name: &Name, kvs: &[KeyValue], left: &TimesLeft) -> Lo
             waiting_for,
         }
     });
-    LockView { name: name.clone(), holders: holders.collect(), waiters: waiters.collect() }
+    let (holders, waiters) = (holders.collect(), waiters.collect());
+    LockView { holders, waiters, ..LockView::new(name.clone()) }
 }

@@ -7,6 +7,7 @@
 //!   queue/         recipe=queue          its Lua, its keys (keys.rs), waiting, local hand-over
 //!   reentrant/     recipe=reentrant      Redisson's layout
 //!   set_nx_px/     recipe=set-nx-px      one key per lock (single_key.rs)
+//!   redlock/       redlock://            one node of a quorum, on the same layout
 //!   setnx_expire.rs, getset.rs           unsafe, to be seen failing
 //!   rights.rs, eviction.rs               what is checked when a keeper connects
 //!   sequence.rs    numbers that nobody else gets
@@ -21,6 +22,7 @@ mod keys;
 mod options;
 mod protocol;
 mod queue;
+mod redlock;
 mod reentrant;
 mod rights;
 mod sequence;
@@ -35,6 +37,7 @@ use crate::error::Result;
 pub use client::Topology;
 use client::{Client, Connector};
 pub use options::{RedisOptions, RedisRecipe};
+pub use redlock::RedlockOptions;
 use single_key::SingleKeys;
 use std::sync::Arc;
 

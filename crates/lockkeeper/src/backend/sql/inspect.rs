@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// All claims on `name`, in the order of the queue. Broken claims are left out: they hold nothing.
 pub(super) async fn show(context: &Arc<Context>, name: &Name) -> Result<LockView> {
-    let empty = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let empty = LockView::new(name.clone());
     Ok(views(context, name.as_str(), true).await?.pop().unwrap_or(empty))
 }
 
@@ -48,7 +48,7 @@ async fn views(context: &Arc<Context>, first: &str, exact: bool) -> Result<Vec<L
             continue;
         }
         if views.last().is_none_or(|view| view.name != name) {
-            views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
+            views.push(LockView::new(name));
         }
         if let Some(view) = views.last_mut() {
             add(view, record, now);

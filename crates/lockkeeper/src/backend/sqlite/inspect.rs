@@ -16,7 +16,7 @@ pub(super) fn show(tx: &Transaction<'_>, name: &Name) -> Result<LockView> {
            note
          FROM claim WHERE name = ?1 AND state IN (1, 2, 3) AND expires > ?2 ORDER BY ticket",
     )?;
-    let mut view = LockView { name: name.clone(), holders: Vec::new(), waiters: Vec::new() };
+    let mut view = LockView::new(name.clone());
     for record in statement.query_map(params![name.as_str(), tx.now], Record::read)? {
         add(&mut view, record?, tx.now);
     }
@@ -43,7 +43,7 @@ pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> 
         // A name that this library would not accept was written by another program.
         let Ok(name) = Name::new(&name) else { continue };
         if views.last().is_none_or(|view| view.name != name) {
-            views.push(LockView { name, holders: Vec::new(), waiters: Vec::new() });
+            views.push(LockView::new(name));
         }
         if let Some(view) = views.last_mut() {
             add(view, Record::read(row)?, tx.now);

@@ -244,6 +244,15 @@ impl Client {
         }
     }
 
+    /// The number of the connection in use, if there is one; zero in a cluster, which has many. A server
+    /// that was restarted is reached by a connection of another number.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        match &self.servers {
+            Servers::One(node) => node.in_use().map(|(number, _)| number),
+            Servers::Cluster(_) => Some(0),
+        }
+    }
+
     /// Ends every connection. What is sent later connects again.
     pub(crate) fn close(&self) {
         match &self.servers {

@@ -50,7 +50,8 @@ fn view(name: &Name, answer: &Value) -> Option<LockView> {
         }
     }
     let waiters = waiting.iter().map(|record| Some(Record::read(&lossy(record)?)?.waiter(now)));
-    Some(LockView { name: name.clone(), holders, waiters: waiters.collect::<Option<_>>()? })
+    let waiters = waiters.collect::<Option<_>>()?;
+    Some(LockView { holders, waiters, ..LockView::new(name.clone()) })
 }
 
 /// A record as text. What others wrote there need not be UTF-8; it holds the name all the same.

@@ -56,7 +56,7 @@ fn view(name: &Name, answer: &Value) -> Option<LockView> {
             None => holders.push(claim),
         }
     }
-    Some(LockView { name: name.clone(), holders, waiters: Vec::new() })
+    Some(LockView { holders, ..LockView::new(name.clone()) })
 }
 
 /// `expiry, token, since, field, channel, owner, identity, note`, a line each.

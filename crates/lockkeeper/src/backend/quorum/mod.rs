@@ -1,0 +1,261 @@
+#![doc = include_str!("../../../docs/redlock.md")]
+//!
+//! # Where things are
+//! ```text
+//!   options.rs   how votes are counted
+//!   nodes.rs     all nodes, and what is shared            node.rs      one of them
+//!   wait.rs      asking until granted                     turns.rs     who of this keeper asks
+//!   attempt.rs   asking all nodes, once                   round.rs     one question to many
+//!   tokens.rs    the tokens of grants                     silence.rs   a node that does not answer
+//!   lease.rs     renewal and release                      holding.rs   one claim at all nodes
+//!   inspect.rs   who holds, at which node
+//! ```
+
+mod attempt;
+mod holding;
+mod inspect;
+mod lease;
+mod node;
+mod nodes;
+mod options;
+mod round;
+mod silence;
+mod tokens;
+mod turns;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+use crate::backend::support::options::config;
+use crate::backend::{
+    Backend, Background, Capability, Claim, Grant, Inspector, Lease, Moment, Name, Owner, Patience,
+    Primitive, Ticket,
+};
+use crate::error::{ErrorKind, Result};
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use holding::{Holding, Phase};
+use inspect::QuorumInspector;
+use lease::QuorumLease;
+use nodes::{Nodes, TokenWay};
+pub use options::QuorumOptions;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A lock that more than half of several independent stores must grant.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+/// use lockkeeper::Keeper;
+/// use lockkeeper::backend::Backend;
+/// use lockkeeper::backend::memory::Memory;
+/// use lockkeeper::backend::quorum::Quorum;
+/// use std::sync::Arc;
+///
+/// let stores: Vec<Arc<dyn Backend>> =
+///     (0..3).map(|_| Arc::new(Memory::new()) as Arc<dyn Backend>).collect();
+/// let keeper = Keeper::new(Arc::new(Quorum::new(stores.clone())?))?;
+/// let guard = keeper.lock("orders/42").acquire().await?;
+/// assert!(guard.token().is_some());
+///
+/// // Any two of the three decide; one of them alone does not.
+/// let one = Keeper::new(stores[0].clone())?;
+/// assert!(one.lock("orders/42").try_acquire().await?.is_none());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Quorum {
+    nodes: Arc<Nodes>,
+    capability: Capability,
+    inspector: Option<QuorumInspector>,
+}
+
+impl Quorum {
+    /// Over these stores, which must be independent of each other: none may fail or forget because
+    /// another does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when there is none, or one is there twice.
+    pub fn new(backends: Vec<Arc<dyn Backend>>) -> Result<Self> {
+        Self::with_options(backends, QuorumOptions::default())
+    }
+
+    /// As [`new`](Self::new), counting votes as the options say.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_options(backends: Vec<Arc<dyn Backend>>, options: QuorumOptions) -> Result<Self> {
+        Self::shown_as(backends, options, None)
+    }
+
+    /// As [`with_options`](Self::with_options), shown to people as `shown`.
+    pub(crate) fn shown_as(
+        backends: Vec<Arc<dyn Backend>>,
+        options: QuorumOptions,
+        shown: Option<String>,
+    ) -> Result<Self> {
+        if backends.is_empty() {
+            return Err(config("a quorum needs stores to vote: name three or five of them"));
+        }
+        let twice = |at: usize| backends[..at].iter().any(|it| Arc::ptr_eq(it, &backends[at]));
+        if let Some(at) = (0..backends.len()).find(|at| twice(*at)) {
+            return Err(config(format!(
+                "{} is there twice: a store has one vote, so name each of them once",
+                backends[at]
+            )));
+        }
+        if options.timeout.is_zero() {
+            return Err(config("the timeout of a quorum is longer than nothing"));
+        }
+        let capability = capability(&backends);
+        let inspects = backends.iter().all(|it| it.voter().is_some() && it.inspector().is_some());
+        let nodes = Arc::new(Nodes::new(backends, options, shown));
+        nodes.warn_of_few();
+        let inspector = inspects.then(|| QuorumInspector::new(nodes.clone()));
+        let fencing = nodes.way != TokenWay::None;
+        let capability = Capability { fencing, inspects, ..capability };
+        Ok(Self { nodes, capability, inspector })
+    }
+
+    /// Looks at every node, as `redlock://` does when it connects. A minority may be down; what is wrong
+    /// with a node that answers is told.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when two nodes are the same server, or one has settings with which it must
+    /// not vote; [`ErrorKind::Unavailable`] when fewer than a majority answer; what else a node says.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is taken.
+    pub async fn check(&self) -> Result<()> {
+        // Longer than a vote may take: connections are made.
+        let limit = self.nodes.options.timeout.max(Duration::from_millis(50)) * 10;
+        let looks = self.nodes.all.iter().map(|node| async {
+            let Some(voter) = node.backend.voter() else { return Ok(None) };
+            match tokio::time::timeout(limit, voter.life()).await {
+                Ok(life) => life.map(Some),
+                Err(_) => Ok(None),
+            }
+        });
+        let (mut answers, mut silent) = (Vec::new(), Vec::new());
+        for (number, life) in join_all(looks).await.into_iter().enumerate() {
+            match life {
+                Ok(Some(life)) => answers.push((number, life)),
+                Ok(None) => silent.push((number, "it does not answer".to_owned())),
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    silent.push((number, error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let shown = |number: usize| &self.nodes.all[number].shown;
+        for (at, (number, life)) in answers.iter().enumerate() {
+            if let Some(why) = &life.unfit {
+                return Err(config(format!("{}: {why}", shown(*number))));
+            }
+            let twin = answers[..at].iter().find(|(_, it)| it.id.is_some() && it.id == life.id);
+            if let Some((twin, _)) = twin {
+                return Err(config(format!(
+                    "{} and {} are one and the same server, which has one vote: name each of the \
+                     servers once",
+                    shown(*twin),
+                    shown(*number)
+                )));
+            }
+        }
+        for (number, why) in &silent {
+            self.nodes.all[*number].silence.begins();
+            tracing::warn!(node = shown(*number), why, "a node cannot be reached");
+        }
+        match answers.len() >= self.nodes.majority() {
+            true => Ok(()),
+            false => Err(self.nodes.too_few(answers.len(), &silent)),
+        }
+    }
+}
+
+/// What all of the stores have, and a quorum of them too.
+fn capability(backends: &[Arc<dyn Backend>]) -> Capability {
+    let all = |has: fn(&Capability) -> bool| backends.iter().all(|it| has(&it.capability()));
+    let reach = backends.iter().map(|it| it.capability().reach).min();
+    Capability {
+        min_hold: all(|it| it.min_hold),
+        durable: all(|it| it.durable),
+        session: backends.iter().any(|it| it.capability().session),
+        portable: all(|it| it.portable),
+        sound: all(|it| it.sound),
+        ..Capability::least(reach.unwrap_or(crate::backend::Reach::Process))
+    }
+}
+
+#[async_trait]
+impl Backend for Quorum {
+    fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
+        wait::acquire(&self.nodes, claim, patience).await
+    }
+
+    /// Asks every node, and goes on asking those that do not answer in the background.
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let (claim, end) = (Arc::new(claim.clone()), Moment::now() + claim.ttl);
+        let limit = self.nodes.options.timeout;
+        let withdrawals = self.nodes.all.iter().map(|node| async {
+            let withdrawn = tokio::time::timeout(limit, node.withdraw(&claim)).await;
+            if !matches!(withdrawn, Ok(Ok(()))) {
+                let forgetting = node.clone().forget(claim.clone(), end);
+                self.nodes.background().spawn(forgetting);
+            }
+        });
+        join_all(withdrawals).await;
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        let closing = self.nodes.all.iter().map(|node| node.backend.close());
+        join_all(closing).await.into_iter().collect()
+    }
+
+    fn attach(&self, background: &Background) {
+        self.nodes.attach(background);
+        self.nodes.all.iter().for_each(|node| node.backend.attach(background));
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        self.inspector.as_ref().map(|inspector| inspector as &dyn Inspector)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        if !self.capability.portable {
+            return None;
+        }
+        // Who asked for it is not known any more, and only shown to people.
+        let claim = Claim {
+            id: ticket.id,
+            name: ticket.name.clone(),
+            mode: ticket.mode,
+            primitive: Primitive::Lock,
+            owner: Owner::from_id(ticket.id.to_string()),
+            ttl: ticket.ttl,
+            identity: "".into(),
+            note: "".into(),
+        };
+        let holding = Holding::new(Arc::new(claim), self.nodes.all.len(), Phase::Held(0));
+        Some(Box::new(QuorumLease::resumed(self.nodes.clone(), holding)))
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let mut keys: Vec<_> = self.nodes.all.iter().flat_map(|it| it.backend.keys(name)).collect();
+        keys.dedup();
+        keys
+    }
+}
+
+impl fmt::Display for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.nodes.fmt(f)
+    }
+}

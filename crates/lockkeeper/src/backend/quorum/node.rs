@@ -1,0 +1,330 @@
+//! One node: a backend, what is asked of it, and whether what it says counts as a vote.
+//!
+//! A [`Voter`] is asked everything. Any other backend is asked what every backend can do, and what it
+//! cannot tell is done without.
+
+use super::holding::Holding;
+use super::silence::{Admission, Silence};
+use crate::backend::support::sync::lock;
+use crate::backend::{
+    Alarm, Backend, Claim, ClaimId, FencingToken, Kept, Lease, LossReason, Moment, NodeLife, Owner,
+    Patience, Release, Standing, Ticket, Vote, Voter,
+};
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// One node.
+pub(super) struct Node {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) silence: Silence,
+    number: usize,
+    /// For people.
+    pub(super) shown: String,
+    /// The leases of a backend that is no [`Voter`].
+    leases: Mutex<HashMap<ClaimId, Box<dyn Lease>>>,
+    seen: Mutex<Seen>,
+    /// The ids of all the nodes' lives, by number.
+    ids: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+/// What was seen of a node's life.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The id of the life it is in, and when it was last seen in it.
+    life: Option<(Option<String>, Moment)>,
+    /// When it was last seen in the life before that: it was restarted later.
+    restarted_after: Option<Moment>,
+    /// What was last said of it in the log.
+    logged: Option<String>,
+}
+
+/// What a node made of a claim.
+#[derive(Debug)]
+pub(super) enum Ballot {
+    /// It has the claim, and that counts.
+    Yes { floor: u64, clock: Option<u64> },
+    /// It has the claim, which does not count, for this reason.
+    Void(String),
+    /// It has another.
+    No { holder: String, left: Option<Duration> },
+    /// It is not known what it has.
+    Failed(Error),
+}
+
+/// From when on a vote counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    /// A moment before the request was sent.
+    pub(super) sent: Moment,
+    /// For how long the node must have been up by then.
+    pub(super) least_uptime: Duration,
+}
+
+impl Node {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        number: usize,
+        ids: Arc<Mutex<Vec<Option<String>>>>,
+    ) -> Arc<Self> {
+        let (silence, shown) = (Silence::new(), backend.to_string());
+        let (leases, seen) = Default::default();
+        Arc::new(Self { backend, silence, number, shown, leases, seen, ids })
+    }
+
+    fn voter(&self) -> Option<&dyn Voter> {
+        self.backend.voter()
+    }
+
+    /// Asks for the claim.
+    pub(super) async fn ask(
+        self: Arc<Self>,
+        holding: Arc<Holding>,
+        token: Option<FencingToken>,
+        since: Since,
+        majority: usize,
+        _admission: Admission,
+    ) -> Ballot {
+        let vote = match self.voter() {
+            Some(voter) => voter.ask(&holding.claim, token).await,
+            None => self.take(&holding, majority).await,
+        };
+        match self.heard(vote) {
+            Ok(Vote::Yes { floor, clock }) => match self.objection(since).await {
+                None => Ballot::Yes { floor, clock: Some(clock).filter(|clock| *clock > 0) },
+                Some(why) => Ballot::Void(why),
+            },
+            Ok(Vote::No { holder, left }) => Ballot::No { holder, left },
+            Err(error) => Ballot::Failed(error),
+        }
+    }
+
+    /// Keeps the claim; and why that does not count, if it does not.
+    pub(super) async fn keep(
+        self: Arc<Self>,
+        holding: Arc<Holding>,
+        token: Option<FencingToken>,
+        since: Since,
+        majority: usize,
+        _admission: Admission,
+    ) -> Result<(Kept, Option<String>)> {
+        let kept = match self.voter() {
+            Some(voter) => voter.keep(&holding.claim, token).await,
+            None => self.renew(&holding, majority).await,
+        };
+        let kept = self.heard(kept)?;
+        let objection = match kept {
+            Kept::Ours { .. } | Kept::Retaken => self.objection(since).await,
+            Kept::Others | Kept::Broken(_) => None,
+        };
+        Ok((kept, objection))
+    }
+
+    /// Raises the node's floor, if it has the claim.
+    pub(super) async fn raise(self: Arc<Self>, claim: Arc<Claim>, token: FencingToken) -> bool {
+        let Some(voter) = self.voter() else { return false };
+        let raised = voter.raise(&claim, token).await;
+        self.heard(raised).unwrap_or(false)
+    }
+
+    /// A number that the node gave nobody before, and not below `floor`; where it can count.
+    pub(super) async fn reserve(self: Arc<Self>, claim: Arc<Claim>, floor: u64) -> Option<u64> {
+        let reserved = self.backend.sequencer()?.reserve(&claim.name, 1, floor).await;
+        self.heard(reserved).ok()
+    }
+
+    /// Gives the claim back; whether the node had it.
+    pub(super) async fn give_back(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        stay: Duration,
+        _admission: Admission,
+    ) -> Result<bool> {
+        let lease = lock(&self.leases).remove(&claim.id);
+        let lease = lease.or_else(|| self.backend.lease_of(&Ticket::of(&self.as_asked(&claim))));
+        let answer = match lease {
+            Some(mut lease) => {
+                let answer = lease.release(&Release::after(stay)).await;
+                if answer.as_ref().is_err_and(|error| error.kind() != ErrorKind::Lost) {
+                    // To be given back again.
+                    lock(&self.leases).insert(claim.id, lease);
+                }
+                answer
+            }
+            None => self.backend.withdraw(&self.as_asked(&claim)).await,
+        };
+        match self.heard(answer) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what the claim may have left, once.
+    pub(super) async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        lock(&self.leases).remove(&claim.id);
+        self.heard(self.backend.withdraw(&self.as_asked(claim)).await)
+    }
+
+    /// Removes what the claim may have left, for as long as the node may keep it.
+    pub(super) async fn forget(self: Arc<Self>, claim: Arc<Claim>, end: Moment) {
+        let mut pause = Duration::from_millis(20);
+        while let Some(_admission) = self.silence.admitted(end).await {
+            if self.withdraw(&claim).await.is_ok() || end.remaining().is_zero() {
+                return;
+            }
+            tokio::time::sleep(pause.min(end.remaining())).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// Why the node's votes do not count, if they do not.
+    pub(super) async fn objection(&self, since: Since) -> Option<String> {
+        let life = match self.voter() {
+            Some(voter) => voter.life().await,
+            None => self.backend.incarnation().await.map(|id| NodeLife {
+                id,
+                // It does not tell, and is trusted until it is seen to be another.
+                up_for: Some(Duration::MAX),
+                ..NodeLife::default()
+            }),
+        };
+        let objection = match life {
+            Ok(life) => self.judge(&life, since),
+            Err(error) => Some(format!("it does not tell since when it is up: {error}")),
+        };
+        self.log(objection.as_ref());
+        objection
+    }
+
+    fn judge(&self, life: &NodeLife, since: Since) -> Option<String> {
+        if let Some(unfit) = &life.unfit {
+            return Some(unfit.clone());
+        }
+        let up_for = self.up_for(life);
+        if let Some(twin) = self.twin(life) {
+            return Some(format!("it is the same server as node {twin}"));
+        }
+        if life.remembers || since.least_uptime.is_zero() {
+            return None;
+        }
+        let Some(up_for) = up_for else {
+            return Some("it does not tell how long it has been up (INFO)".into());
+        };
+        // By the time that it was asked.
+        let up_for = up_for.saturating_sub(Moment::now().since(since.sent));
+        (up_for < since.least_uptime).then(|| {
+            format!(
+                "it was started {:.0?} ago and may have forgotten claims: it votes after {:.0?} \
+                 (min_uptime)",
+                up_for, since.least_uptime
+            )
+        })
+    }
+
+    /// How long it has been up: as it says itself, and no longer than since it was seen in an earlier
+    /// life, because its clock may be wrong.
+    fn up_for(&self, life: &NodeLife) -> Option<Duration> {
+        let (now, mut seen) = (Moment::now(), lock(&self.seen));
+        if let Some((known, at)) = &seen.life
+            && *known != life.id
+        {
+            seen.restarted_after = Some(*at);
+        }
+        seen.life = Some((life.id.clone(), now));
+        let most = seen.restarted_after.map_or(Duration::MAX, |after| now.since(after));
+        life.up_for.map(|up_for| up_for.min(most))
+    }
+
+    /// Another node that is this very server, by its number counted from 1.
+    fn twin(&self, life: &NodeLife) -> Option<usize> {
+        let mut ids = lock(&self.ids);
+        ids[self.number].clone_from(&life.id);
+        life.id.as_ref()?;
+        let twin = ids[..self.number].iter().position(|id| *id == life.id)?;
+        Some(twin + 1)
+    }
+
+    /// Once for each change.
+    fn log(&self, objection: Option<&String>) {
+        let mut seen = lock(&self.seen);
+        if seen.logged.is_some() != objection.is_some() {
+            match objection {
+                Some(why) => tracing::warn!(node = self.shown, why, "a node does not vote"),
+                None => tracing::info!(node = self.shown, "a node votes again"),
+            }
+            seen.logged = objection.cloned();
+        }
+    }
+
+    /// Notes whether the node answered.
+    fn heard<T>(&self, answer: Result<T>) -> Result<T> {
+        match &answer {
+            Err(error) if error.kind() == ErrorKind::Unavailable => self.silence.begins(),
+            _ => self.silence.is_over(),
+        }
+        answer
+    }
+
+    /// The claim as a backend that is no voter sees it: with an owner of its own, so that no owner
+    /// enters again at a node what it has at others.
+    fn as_asked(&self, claim: &Claim) -> Claim {
+        let mut asked = claim.clone();
+        if self.voter().is_none() {
+            asked.owner = Owner::from_id(format!("{}:{}", claim.id, claim.owner));
+        }
+        asked
+    }
+
+    async fn take(&self, holding: &Arc<Holding>, majority: usize) -> Result<Vote> {
+        let claim = self.as_asked(&holding.claim);
+        let Some(mut grant) = self.backend.acquire(&claim, &Patience::none()).await? else {
+            return Ok(Vote::No { holder: String::new(), left: None });
+        };
+        let (heard, number) = (Arc::downgrade(holding), self.number);
+        grant.lease.watch(Alarm::new(move |signal| {
+            if let Some(holding) = heard.upgrade() {
+                holding.hear(number, &signal, majority);
+            }
+        }));
+        lock(&self.leases).insert(claim.id, grant.lease);
+        let span = Some(grant.valid_for).filter(|span| *span < claim.ttl);
+        holding.has_for(self.number, span);
+        Ok(Vote::Yes { floor: 0, clock: 0 })
+    }
+
+    async fn renew(&self, holding: &Arc<Holding>, majority: usize) -> Result<Kept> {
+        let claim = self.as_asked(&holding.claim);
+        let lease = lock(&self.leases).remove(&claim.id);
+        if let Some(mut lease) = lease.or_else(|| self.backend.lease_of(&Ticket::of(&claim))) {
+            let standing = lease.renew().await;
+            match standing {
+                Ok(Standing::Lost(LossReason::Broken { reason })) => {
+                    return Ok(Kept::Broken(reason));
+                }
+                Ok(Standing::Lost(_)) => {}
+                other => {
+                    lock(&self.leases).insert(claim.id, lease);
+                    let span = match other? {
+                        Standing::HeldFor(span) => Some(span),
+                        _ => None,
+                    };
+                    holding.has_for(self.number, span);
+                    return Ok(Kept::Ours { left: None });
+                }
+            }
+        }
+        Ok(match self.take(holding, majority).await? {
+            Vote::Yes { .. } => Kept::Retaken,
+            Vote::No { .. } => Kept::Others,
+        })
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! The tokens of a quorum's grants.
+//!
+//! Every node remembers the largest token it was told of, its floor. A token is good once more than
+//! half of the nodes, all of which have the claim at that moment, remember it and knew of none as large
+//! before. The next holder has the claim on more than half of the nodes too, so on one of those, and
+//! had it there only after this one's was gone: so the node tells of the token, and the next is larger.
+//!
+//! ```text
+//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      one round: the token is 71
+//!                    node 2: yes, floor was 70, is 71
+//!                    node 3: yes, floor was 66, is 71
+//!
+//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      two of three would do, but these
+//!                    node 2: yes, floor was 80             are one of three
+//!                    node 3: yes, floor was 80
+//!   raise(81)        nodes 1, 2, 3: done                   a second round: the token is 81
+//! ```
+//!
+//! So a keeper proposes a token with its claim that is likely to be large enough: later than the last
+//! it knows of, and not behind the clock of the nodes. To read first and write then, always, would be a
+//! second round for each grant.
+//!
+//! The clock is the one in the middle of those that were told: a single node whose clock is wrong does
+//! not decide. It makes tokens grow where floors were lost, as in every other store.
+
+use crate::backend::support::sync::lock;
+use crate::backend::{FencingToken, Moment};
+use std::sync::Mutex;
+
+/// What a keeper knows of the tokens of its nodes.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The largest that was proposed, given or told of.
+    last: u64,
+    /// The nodes' clock, in microseconds, at a moment of ours.
+    clock: Option<(u64, Moment)>,
+}
+
+impl Tokens {
+    /// A token to propose; none before the nodes' clock is known.
+    pub(super) fn propose(&self) -> Option<FencingToken> {
+        let mut known = lock(&self.0);
+        known.clock?;
+        Some(known.next())
+    }
+
+    /// A token above everything that is known.
+    pub(super) fn next(&self) -> FencingToken {
+        lock(&self.0).next()
+    }
+
+    /// Learns what nodes told: the floors, and what their clocks said at `now`.
+    pub(super) fn learn(&self, floor: u64, mut clocks: Vec<u64>, now: Moment) {
+        let mut known = lock(&self.0);
+        known.last = known.last.max(floor);
+        clocks.sort_unstable();
+        if let Some(middle) = clocks.get(clocks.len() / 2) {
+            known.clock = Some((*middle, now));
+        }
+    }
+}
+
+impl Known {
+    fn next(&mut self) -> FencingToken {
+        let clock = self.clock.map_or(0, |(clock, at)| {
+            let since = u64::try_from(Moment::now().since(at).as_micros()).unwrap_or(0);
+            clock.saturating_add(since)
+        });
+        let token = FencingToken::after(self.last, clock);
+        self.last = token.get();
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn they_follow_the_clock_in_the_middle_and_never_go_back() {
+        let tokens = Tokens::default();
+        assert_eq!(tokens.propose(), None);
+        tokens.learn(0, vec![9_000_000, 1_000_000, 1_000_400], Moment::now());
+        assert_eq!(tokens.propose().unwrap().get(), 1_000_400);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(tokens.propose().unwrap().get(), 1_001_400);
+        tokens.learn(5_000_000, vec![1_000], Moment::now());
+        assert_eq!(tokens.next().get(), 5_000_001);
+        assert_eq!(tokens.propose().unwrap().get(), 5_000_002);
+    }
+}

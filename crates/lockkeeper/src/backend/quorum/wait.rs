@@ -1,0 +1,131 @@
+//! Asking until the claim is granted or patience runs out.
+
+use super::attempt::{Attempt, attempt};
+use super::holding::{Holding, Phase};
+use super::lease::QuorumLease;
+use super::nodes::Nodes;
+use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
+use crate::error::Result;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often one who will not wait asks when nobody has a majority.
+const TRIES: u32 = 4;
+
+/// Acquires as [`Backend::acquire`](crate::backend::Backend::acquire) promises.
+pub(super) async fn acquire(
+    nodes: &Arc<Nodes>,
+    claim: &Claim,
+    patience: &Patience,
+) -> Result<Option<Grant>> {
+    let waits = !patience.is_over();
+    let mut place = nodes.turns.join(&claim.name);
+    let mut queued = false;
+    if waits && !place.is_free() {
+        patience.queued(0);
+        queued = true;
+        tokio::select! {
+            () = place.first() => {}
+            () = patience.over() => return Ok(None),
+        }
+    }
+    let holding = Holding::new(Arc::new(claim.clone()), nodes.all.len(), Phase::Asking(0));
+    let mut pause = Pause::new(claim.id);
+    for time in 1.. {
+        if waits && place.is_held_here() {
+            tokio::select! {
+                () = place.nobody_holds() => {}
+                () = patience.over() => return Ok(None),
+            }
+        }
+        let began = Moment::now();
+        let span = match attempt(nodes, &holding, time).await? {
+            Attempt::Granted { token, sent } => {
+                let valid_for = holding.valid_for();
+                let lease = QuorumLease::granted(nodes.clone(), holding, token, place.hold());
+                return Ok(Some(Grant { lease: Box::new(lease), token, sent, valid_for }));
+            }
+            Attempt::Busy(_) if !waits => return Ok(None),
+            Attempt::Split if !waits && time >= TRIES => return Ok(None),
+            Attempt::Busy(left) => pause.busy(left),
+            Attempt::Split => pause.split(Moment::now().since(began)),
+        };
+        patience.heard();
+        if waits && patience.is_over() {
+            return Ok(None);
+        }
+        if waits && !queued {
+            patience.queued(0);
+            queued = true;
+        }
+        let again = Moment::now() + span;
+        tokio::select! {
+            () = again.reached() => {}
+            () = patience.over(), if waits => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// How long to wait before asking again: never in step with others.
+#[derive(Debug)]
+struct Pause {
+    random: u32,
+    busy: Duration,
+    splits: u32,
+}
+
+impl Pause {
+    const FIRST: Duration = Duration::from_millis(5);
+    const LONGEST: Duration = Duration::from_millis(100);
+
+    fn new(id: ClaimId) -> Self {
+        Self { random: id.spread(u32::MAX) | 1, busy: Self::FIRST, splits: 0 }
+    }
+
+    /// Someone has the name, for `left` more unless it is renewed or given back.
+    fn busy(&mut self, left: Option<Duration>) -> Duration {
+        self.splits = 0;
+        let pause = self.busy;
+        self.busy = (self.busy * 2).min(Self::LONGEST);
+        // There is no point in being there long after the end.
+        let pause = left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)));
+        pause / 2 + self.part_of(pause)
+    }
+
+    /// Nobody got a majority. All who asked ask again, each at a time of its own within a span that
+    /// grows until the first of them is through before the next begins.
+    fn split(&mut self, took: Duration) -> Duration {
+        self.splits = (self.splits + 1).min(6);
+        let span = took.max(Duration::from_millis(1)) * (1 << self.splits);
+        self.part_of(span.min(Self::LONGEST))
+    }
+
+    /// A part of the span, by chance.
+    fn part_of(&mut self, span: Duration) -> Duration {
+        // xorshift, which is enough to keep claims apart.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        span.mul_f64(f64::from(self.random) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_who_split_the_votes_ask_again_at_different_times() {
+        let ids = crate::claim::ClaimIds::new().unwrap();
+        let took = Duration::from_millis(2);
+        let mut apart = 0;
+        for _ in 0..100 {
+            let (mut one, mut two) = (Pause::new(ids.next()), Pause::new(ids.next()));
+            let pauses: Vec<_> = (0..5).map(|_| (one.split(took), two.split(took))).collect();
+            assert!(pauses.iter().all(|(one, two)| *one.max(two) <= Pause::LONGEST));
+            apart += usize::from(pauses.iter().any(|(a, b)| a.abs_diff(*b) > took));
+        }
+        assert!(apart > 95, "only {apart} of 100 pairs came apart");
+    }
+}

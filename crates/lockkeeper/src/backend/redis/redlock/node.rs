@@ -1,0 +1,175 @@
+//! One server of a `redlock://`: a backend, a [`Voter`] and its [`Inspector`].
+
+use super::life::Life;
+use super::requests::Requests;
+use crate::backend::support::list;
+use crate::backend::{
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Kept, Lease, LockView,
+    LossReason, Moment, Name, NodeLife, Patience, Release, Standing, Ticket, Vote, Voter,
+};
+use crate::error::{ErrorKind, Result};
+use async_trait::async_trait;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct RedlockNode {
+    shared: Arc<Requests>,
+    life: Life,
+    settings: NodeSettings,
+}
+
+/// How a node is used.
+#[derive(Debug, Clone)]
+pub(super) struct NodeSettings {
+    /// Whether tokens are remembered.
+    pub(super) token: bool,
+    pub(super) allow_eviction: bool,
+    /// The server for people, without secrets.
+    pub(super) shown: String,
+}
+
+impl RedlockNode {
+    pub(super) fn new(requests: Requests, settings: NodeSettings) -> Self {
+        Self { shared: Arc::new(requests), life: Life::default(), settings }
+    }
+}
+
+#[async_trait]
+impl Voter for RedlockNode {
+    async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote> {
+        match self.settings.token {
+            true => self.shared.ask(claim, token).await,
+            false => self.shared.ask_plainly(claim).await,
+        }
+    }
+
+    async fn raise(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
+        self.shared.raise(claim, token).await
+    }
+
+    async fn keep(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Kept> {
+        self.shared.keep(claim, token).await
+    }
+
+    async fn life(&self) -> Result<NodeLife> {
+        self.life.now(&self.shared.client, self.settings.allow_eviction).await
+    }
+}
+
+#[async_trait]
+impl Backend for RedlockNode {
+    fn capability(&self) -> Capability {
+        crate::recipes::REDLOCK
+    }
+
+    async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
+        let sent = Moment::now();
+        match self.ask(claim, None).await? {
+            Vote::No { .. } => Ok(None),
+            Vote::Yes { .. } => {
+                let lease = NodeLease { shared: self.shared.clone(), ticket: Ticket::of(claim) };
+                Ok(Some(Grant::new(Box::new(lease), None, sent, claim.ttl)))
+            }
+        }
+    }
+
+    async fn withdraw(&self, claim: &Claim) -> Result<()> {
+        let id = claim.id.to_string();
+        self.shared.release(&claim.name, &id, Duration::ZERO).await.map(|_| ())
+    }
+
+    /// Ends the connection, with its task.
+    async fn close(&self) -> Result<()> {
+        self.shared.client.close();
+        Ok(())
+    }
+
+    fn inspector(&self) -> Option<&dyn Inspector> {
+        Some(self)
+    }
+
+    fn voter(&self) -> Option<&dyn Voter> {
+        Some(self)
+    }
+
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        Some(Box::new(NodeLease { shared: self.shared.clone(), ticket: ticket.clone() }))
+    }
+
+    fn keys(&self, name: &Name) -> Vec<String> {
+        self.shared.keys.lock(name).into_iter().collect()
+    }
+
+    async fn incarnation(&self) -> Result<Option<String>> {
+        Ok(self.life().await?.id)
+    }
+}
+
+#[async_trait]
+impl Inspector for RedlockNode {
+    /// Locks of ours only: the key of another library's looks like any other string.
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let start = self.shared.keys.starting_with(prefix);
+        let keys = self.shared.client.keys(&start, Some("string")).await?;
+        let names = keys.iter().filter_map(|key| self.shared.keys.name_of(key));
+        let names: std::collections::BTreeSet<Name> = names.collect();
+        list::shown(names, ErrorKind::Store, |name| async move {
+            let shown = self.shared.show(&name).await?.filter(|shown| shown.id.is_some());
+            let holders = shown.into_iter().map(|shown| shown.view).collect();
+            Ok(LockView { holders, ..LockView::new(name) })
+        })
+        .await
+    }
+
+    async fn show(&self, name: &Name) -> Result<LockView> {
+        let shown = self.shared.show(name).await?;
+        let holders = shown.into_iter().map(|shown| shown.view).collect();
+        Ok(LockView { holders, ..LockView::new(name.clone()) })
+    }
+
+    async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
+        let shown = self.shared.show(name).await?;
+        // The claim that has this token, for good: the id is checked when it is broken.
+        let Some(id) = shown.filter(|it| it.view.token == Some(token)).and_then(|it| it.id) else {
+            return Ok(false);
+        };
+        self.shared.break_claim(name, &id, reason).await
+    }
+}
+
+impl fmt::Display for RedlockNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.settings.shown)
+    }
+}
+
+/// A claim at one server: all that is needed to keep it is the name and the id.
+#[derive(Debug)]
+struct NodeLease {
+    shared: Arc<Requests>,
+    ticket: Ticket,
+}
+
+#[async_trait]
+impl Lease for NodeLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        Ok(match self.shared.renew(&self.ticket).await? {
+            Kept::Ours { .. } => Standing::Held,
+            Kept::Broken(reason) => Standing::Lost(LossReason::Broken { reason }),
+            Kept::Retaken | Kept::Others => Standing::Lost(LossReason::Gone),
+        })
+    }
+
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let id = self.ticket.id.to_string();
+        match self.shared.release(&self.ticket.name, &id, how.stay()).await? {
+            true => Ok(()),
+            false => Err(LossReason::Gone.to_error()),
+        }
+    }
+
+    fn watch(&mut self, _: Alarm) {}
+}

@@ -1,0 +1,189 @@
+//! Every atomic request to one node, and what it answers.
+
+use super::keys::Keys;
+use super::record::{holder_of, id_of, value_of, view_of};
+use crate::backend::redis::client::{Client, Script};
+use crate::backend::redis::error::unexpected;
+use crate::backend::redis::protocol::{number, span, text, token_of};
+use crate::backend::{Claim, FencingToken, HolderView, Kept, Name, Ticket, Vote};
+use crate::error::{Error, ErrorKind, Result};
+use redis::Value;
+use std::time::Duration;
+
+/// The requests to one server.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) client: Client,
+    pub(super) keys: Keys,
+    ask: Script,
+    raise: Script,
+    keep: Script,
+    release: Script,
+    show: Script,
+    breaks: Script,
+}
+
+/// Who has a lock.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// The id of the claim, if it is one of ours.
+    pub(super) id: Option<String>,
+    pub(super) view: HolderView,
+}
+
+impl Requests {
+    pub(super) fn new(client: Client, keys: Keys) -> Self {
+        Self {
+            client,
+            keys,
+            ask: Script::new(include_str!("ask.lua")),
+            raise: Script::new(include_str!("raise.lua")),
+            keep: Script::new(include_str!("keep.lua")),
+            release: Script::new(include_str!("release.lua")),
+            show: Script::new(include_str!("show.lua")),
+            breaks: Script::new(include_str!("break.lua")),
+        }
+    }
+
+    /// Takes the lock, if it is free; and remembers the token, if there is one.
+    pub(super) async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote> {
+        let key = self.keys.lock(&claim.name)?;
+        let (value, id, ttl) = (value_of(claim, token), claim.id.to_string(), millis(claim.ttl));
+        let token = digits(token);
+        let words = [value.as_bytes(), id.as_bytes(), ttl.as_bytes(), token.as_bytes()];
+        let answer = self.client.call(&self.ask, &[&key, &self.keys.token], &words).await?;
+        self.vote(&key, &answer)
+    }
+
+    /// Takes the lock, if it is free, and nothing else: the plain algorithm.
+    pub(super) async fn ask_plainly(&self, claim: &Claim) -> Result<Vote> {
+        let key = self.keys.lock(&claim.name)?;
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg(value_of(claim, None)).arg("NX").arg("PX").arg(millis(claim.ttl));
+        match self.client.command(Some(&key), &set).await? {
+            Value::Okay => Ok(Vote::Yes { floor: 0, clock: 0 }),
+            // Taken: by whom, and whether by this very claim, if the first answer was lost.
+            Value::Nil => self.ask(claim, None).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn vote(&self, key: &str, answer: &Value) -> Result<Vote> {
+        let Value::Array(parts) = answer else { return Err(unexpected(answer)) };
+        let read = match &parts[..] {
+            [Value::Int(1), floor, seconds, micros] => (|| {
+                let clock =
+                    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?;
+                Some(Vote::Yes { floor: token_of(floor)?, clock })
+            })(),
+            [Value::Int(0), Value::BulkString(value), left] => {
+                let holder = holder_of(value);
+                // A foreign lock may have no end.
+                let left = if *left == Value::Int(-1) { None } else { span(left) };
+                Some(Vote::No { holder, left })
+            }
+            [Value::Int(-1)] => return Err(self.no_lock(key)),
+            _ => None,
+        };
+        read.ok_or_else(|| unexpected(answer))
+    }
+
+    fn no_lock(&self, key: &str) -> Error {
+        let at = self.client.connector.shown();
+        let message = format!(
+            "the key {key:?} of {at} holds something that is no lock: choose another name, or a \
+             prefix in the URL"
+        );
+        Error::new(ErrorKind::Store, message)
+    }
+
+    /// Gives the claim its token; whether the lock was still the claim's.
+    pub(super) async fn raise(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
+        let key = self.keys.lock(&claim.name)?;
+        let (value, id) = (value_of(claim, Some(token)), claim.id.to_string());
+        let token = token.to_string();
+        let words = [value.as_bytes(), id.as_bytes(), token.as_bytes()];
+        let answer = self.client.call(&self.raise, &[&key, &self.keys.token], &words).await?;
+        Ok(answer == Value::Int(1))
+    }
+
+    /// Gives the claim its whole ttl, and takes the lock anew if nobody has it.
+    pub(super) async fn keep(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Kept> {
+        self.keep_as(&Ticket::of(claim), &value_of(claim, token), token).await
+    }
+
+    /// Gives the claim its whole ttl, if the lock is its own.
+    pub(super) async fn renew(&self, ticket: &Ticket) -> Result<Kept> {
+        self.keep_as(ticket, "", None).await
+    }
+
+    async fn keep_as(
+        &self,
+        ticket: &Ticket,
+        value: &str,
+        token: Option<FencingToken>,
+    ) -> Result<Kept> {
+        let key = self.keys.lock(&ticket.name)?;
+        let (id, ttl) = (ticket.id.to_string(), millis(ticket.ttl));
+        let (broken, token) = (self.keys.broken(&id), digits(token));
+        let words = [value.as_bytes(), id.as_bytes(), ttl.as_bytes(), token.as_bytes()];
+        let keys = [&*key, &self.keys.token, &broken];
+        let answer = self.client.call(&self.keep, &keys, &words).await?;
+        let Value::Array(parts) = &answer else { return Err(unexpected(&answer)) };
+        match &parts[..] {
+            [Value::Int(1), left] => Ok(Kept::Ours { left: span(left) }),
+            [Value::Int(2)] => Ok(Kept::Retaken),
+            [Value::Int(0)] => Ok(Kept::Others),
+            [Value::Int(3), reason] => {
+                Ok(Kept::Broken(text(reason).unwrap_or_default().to_owned()))
+            }
+            _ => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Gives the claim back; whether it was there, as far as that is known: a repeated request cannot
+    /// tell, and says yes.
+    pub(super) async fn release(&self, name: &Name, id: &str, stay: Duration) -> Result<bool> {
+        let key = self.keys.lock(name)?;
+        let stay = millis(stay);
+        let first = [id.as_bytes(), stay.as_bytes(), b"0"];
+        let again = [id.as_bytes(), stay.as_bytes(), b"1"];
+        let answer = self.client.call_telling(&self.release, &[&key], &first, &again).await?;
+        Ok(answer != Value::Int(0))
+    }
+
+    /// Who has the lock, if somebody does.
+    pub(super) async fn show(&self, name: &Name) -> Result<Option<Shown>> {
+        let key = self.keys.lock(name)?;
+        let answer = self.client.call(&self.show, &[&key], &[]).await?;
+        let Value::Array(parts) = &answer else { return Err(unexpected(&answer)) };
+        let [Value::BulkString(value), left, seconds, micros] = &parts[..] else {
+            return match &parts[..] {
+                [] => Ok(None),
+                [Value::Int(-1)] => Err(self.no_lock(&key)),
+                _ => Err(unexpected(&answer)),
+            };
+        };
+        let now = (|| number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?))();
+        let (now, left) = (now.unwrap_or(0), span(left).unwrap_or_default());
+        let id = id_of(value).map(str::to_owned);
+        Ok(Some(Shown { id, view: view_of(value, now, left) }))
+    }
+
+    /// Takes the lock from the claim; whether it had it.
+    pub(super) async fn break_claim(&self, name: &Name, id: &str, reason: &str) -> Result<bool> {
+        let (key, broken) = (self.keys.lock(name)?, self.keys.broken(id));
+        let words = [id.as_bytes(), reason.as_bytes()];
+        let answer = self.client.call(&self.breaks, &[&key, &broken], &words).await?;
+        Ok(answer == Value::Int(1))
+    }
+}
+
+fn digits(token: Option<FencingToken>) -> String {
+    token.map_or(0, FencingToken::get).to_string()
+}
+
+/// In whole milliseconds, rounded up: a lock lingers no shorter than it was asked to.
+fn millis(time: Duration) -> String {
+    time.as_nanos().div_ceil(1_000_000).to_string()
+}
