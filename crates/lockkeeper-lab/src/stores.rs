@@ -130,17 +130,13 @@ pub static STORES: &[Store] = &[
     },
     Store {
         kind: Kind::Redlock,
-        contract: &[
-            // With time for nodes that share two cores with everything else.
-            variant("redlock", "?timeout=1s"),
-            variant("redlock-plain", "?timeout=1s&token=false&prefix=plain:"),
-        ],
+        contract: &[variant("redlock", ""), variant("redlock-plain", "?token=false&prefix=plain:")],
         runs: &[whole(""), part("", "cancel", 0)],
         own_runs: &[own("", "1", "runtime-end", 6)],
         session: None,
         key: "job",
         speaks_resp: true,
-        interop: false,
+        interop: true,
     },
     Store {
         kind: Kind::ZooKeeper,

@@ -46,6 +46,11 @@ const DISTRIBUTED_LOCK: [(&str, &str); 3] = [
     ("Cargo.lock", include_str!("../../interop/sql/distributed_lock/package.lock")),
     ("src/main.rs", include_str!("../../interop/sql/distributed_lock/main.rs")),
 ];
+const REDSYNC: [(&str, &str); 3] = [
+    ("go.mod", include_str!("../../interop/redis/redsync/go.mod")),
+    ("go.sum", include_str!("../../interop/redis/redsync/go.sum")),
+    ("main.go", include_str!("../../interop/redis/redsync/main.go")),
+];
 const REDISSON: [(&str, &str); 2] = [
     ("pom.xml", include_str!("../../interop/redis/redisson/pom.xml")),
     (
@@ -183,9 +188,16 @@ impl Cache {
     /// # Errors
     /// When there is no Go, or the package cannot be fetched.
     pub fn go_concurrency(&self) -> Result<Command> {
-        let folder = self.installed("go_concurrency", &GO_CONCURRENCY, &|folder| {
-            run(Command::new("go").args(["build", "-o", "peer", "."]).current_dir(folder))
-        })?;
+        let folder = self.installed("go_concurrency", &GO_CONCURRENCY, &build_go)?;
+        Ok(Command::new(folder.join("peer")))
+    }
+
+    /// The program that locks with redsync.
+    ///
+    /// # Errors
+    /// When there is no Go, or redsync cannot be fetched.
+    pub fn redsync(&self) -> Result<Command> {
+        let folder = self.installed("redsync", &REDSYNC, &build_go)?;
         Ok(Command::new(folder.join("peer")))
     }
 
@@ -244,6 +256,10 @@ impl Cache {
         fs::write(done, "")?;
         Ok(folder)
     }
+}
+
+fn build_go(folder: &Path) -> Result<()> {
+    run(Command::new("go").args(["build", "-o", "peer", "."]).current_dir(folder))
 }
 
 fn install_python(folder: &Path) -> Result<()> {

@@ -12,6 +12,7 @@
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
 //! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
 //! | `bench NAME COUNT` | `took SECONDS`, for COUNT locks one after another (some peers) |
+//! | `crowd NAME COUNT TASKS` | `took SECONDS LONGEST MEAN`, for COUNT locks of each of so many at once, and their waits (redsync's) |
 //! | `quit` | |
 //!
 //! Times are in milliseconds. An order may end with one more word that names who gives it: an
@@ -75,6 +76,11 @@ fn run_on(kind: Kind, words: &[String]) -> Result<Conclusion> {
             let mut trials = redis::trials(&server.url(), &cache, lab.folder());
             trials.extend(redis::trials_in_a_cluster(cluster, &cache, lab.folder()));
             (server, trials)
+        }
+        Kind::Redlock => {
+            let server = lab.redlock().start()?;
+            let url = server.url();
+            (server, redis::trials_on_several(&url, &cache, lab.folder()))
         }
         Kind::ZooKeeper => {
             let server = lab.zookeeper().tick(500).start()?;

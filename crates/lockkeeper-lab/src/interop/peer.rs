@@ -131,6 +131,20 @@ impl Peer {
         Ok(Duration::from_secs_f64(seconds.parse()?))
     }
 
+    /// How long the peer takes when so many of its tasks take the lock so often each; and the longest
+    /// and the mean of their waits.
+    ///
+    /// # Errors
+    /// When the peer does not support it, or as [`hear`](Self::hear).
+    pub fn crowd(&mut self, name: &str, count: u32, tasks: u32) -> Result<[Duration; 3]> {
+        self.tell(&format!("crowd {name} {count} {tasks}"))?;
+        let said = self.answers.recv_timeout(PATIENT * 20)?;
+        let seconds = said.strip_prefix("took ").with_context(|| format!("it says {said:?}"))?;
+        let seconds: Vec<f64> = seconds.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let [took, longest, mean] = seconds[..] else { bail!("it says {said:?}") };
+        Ok([took, longest, mean].map(Duration::from_secs_f64))
+    }
+
     /// Checks that the peer has not answered yet.
     ///
     /// # Errors

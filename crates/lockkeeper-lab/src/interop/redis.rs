@@ -18,6 +18,11 @@ pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial>
     trials
 }
 
+/// The trials of libraries that lock on several servers that know nothing of each other.
+pub(super) fn trials_on_several(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    plain::trials_on_several(url, cache, folder)
+}
+
 /// The trials of libraries that behave differently in a cluster.
 pub(super) fn trials_in_a_cluster(
     cluster: &Cluster,

@@ -139,8 +139,9 @@ async fn waiting(server: &Server) -> Result<()> {
     queued(&mut events, 1).await?;
     let before = connections(server)?;
     ensure!(keeper.close(PATIENT).await, "something was left undone");
-    // Neither its place nor its connection is taken from it.
-    ensure!(connections(server)? == before, "{} of {before} are left", connections(server)?);
+    // Neither its place nor a connection is taken from it; it may make one more, to hear of a release.
+    let after = connections(server)?;
+    ensure!(after >= before, "{after} of {before} are left");
     // Where there are places.
     if keeper.capability().fair {
         ensure!(holder.show("a").await?.waiters.len() == 1, "it lost its place");

@@ -1,13 +1,14 @@
 //! Several keepers that want the same name at the same time.
 
-use super::stage::{CALM, Five, PATIENT, TTL};
+use super::stage::{CALM, Five, PATIENT, TTL, held};
 use anyhow::{Result, ensure};
 use lockkeeper_lab::cases;
 use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::trials::eventually;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-cases!(three_contenders_on_five_nodes_make_progress);
+cases!(three_contenders_on_five_nodes_make_progress, one_who_waits_is_told_of_a_release);
 
 /// Each of them may get two of five, again and again.
 async fn three_contenders_on_five_nodes_make_progress(lab: &Lab) -> Result<()> {
@@ -34,6 +35,31 @@ async fn three_contenders_on_five_nodes_make_progress(lab: &Lab) -> Result<()> {
     }
     for contender in contenders {
         contender.await??;
+    }
+    Ok(())
+}
+
+/// At one node; and at the next when that one is away.
+async fn one_who_waits_is_told_of_a_release(lab: &Lab) -> Result<()> {
+    let five = Five::start(lab)?;
+    let (one, two) = (five.keeper(CALM).await?, five.keeper(CALM).await?);
+    for away in 0..2 {
+        let guard = held(&one).await?;
+        let waits = two.lock("a").ttl(TTL);
+        let next = tokio::spawn(async move { waits.acquire_within(PATIENT).await });
+        let listened = |server: &lockkeeper_lab::server::Server| -> Result<bool> {
+            let channel = "lockkeeper:redlock:free:a";
+            let said = server.redis()?.ask(&["PUBSUB", "NUMSUB", channel])?;
+            Ok(format!("{said:?}").contains("Number(1)"))
+        };
+        let server = &five.servers[away];
+        eventually("it listens", async || Ok(listened(server)?.then_some(()))).await;
+        let others = five.servers[away + 1..].iter().map(listened).collect::<Result<Vec<_>>>()?;
+        ensure!(!others.contains(&true), "it listens to more than one");
+        guard.release().await?;
+        next.await??.release().await?;
+        // The next round listens elsewhere.
+        five.servers[away].kill()?;
     }
     Ok(())
 }

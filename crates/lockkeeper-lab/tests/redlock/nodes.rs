@@ -1,8 +1,9 @@
 //! One node of five that dies or hangs.
 
 use super::stage::{CALM, Five, PATIENT, TTL, held};
-use anyhow::{Result, ensure};
-use lockkeeper::ErrorKind;
+use anyhow::{Context, Result, ensure};
+use lockkeeper::backend::{Release, Standing, Ticket};
+use lockkeeper::{ErrorKind, Mode};
 use lockkeeper_lab::cases;
 use lockkeeper_lab::server::Lab;
 use lockkeeper_lab::trials::eventually;
@@ -14,6 +15,7 @@ cases!(
     three_are_killed_and_the_holder_is_told_in_time,
     a_clean_release_leaves_no_key,
     who_holds_is_shown_for_each_node,
+    a_ticket_is_kept_beside_its_holder_and_brings_nothing_back,
 );
 
 async fn one_is_killed_while_a_lock_is_held(lab: &Lab) -> Result<()> {
@@ -109,5 +111,33 @@ async fn who_holds_is_shown_for_each_node(lab: &Lab) -> Result<()> {
     ensure!(view.nodes[3].holders[0].owner.id() == "somebody else", "{view:?}");
     ensure!(view.nodes[4].objection.is_some(), "{view:?}");
     guard.release().await?;
+    Ok(())
+}
+
+/// Renewals of others must not look like clocks that jumped; and a claim that is over stays over.
+async fn a_ticket_is_kept_beside_its_holder_and_brings_nothing_back(lab: &Lab) -> Result<()> {
+    let five = Five::start(lab)?;
+    let keeper = five.keeper(CALM).await?;
+    let guard = held(&keeper).await?;
+    let value = five.servers[0].redis()?.ask(&["GET", "a"])?;
+    let id = value.text().and_then(|value| value.get(..32)).context("a value")?;
+    let ticket = Ticket::new(guard.name().clone(), Mode::Exclusive, id.parse()?, TTL);
+    let elsewhere = lockkeeper::open(&five.url(CALM)).await?;
+    let mut lease = elsewhere.lease_of(&ticket).context("portable")?;
+    let begin = Instant::now();
+    while begin.elapsed() < TTL * 3 {
+        tokio::time::sleep(TTL / 8).await;
+        let standing = lease.renew().await?;
+        ensure!(!matches!(standing, Standing::Lost(_)), "{standing:?}");
+        ensure!(guard.is_held(), "{:?}", guard.lost_reason());
+    }
+    let view = keeper.show("a").await?;
+    ensure!(view.holders[0].token == guard.token(), "the record was changed: {view:?}");
+    guard.release().await?;
+    eventually("none has it", async || Ok((five.taken("a")? == 0).then_some(()))).await;
+    let standing = lease.renew().await?;
+    ensure!(matches!(standing, Standing::Lost(_)), "a claim that is over was {standing:?}");
+    ensure!(five.taken("a")? == 0, "a ticket took the lock");
+    ensure!(lease.release(&Release::now()).await.is_err(), "there was nothing to give back");
     Ok(())
 }

@@ -77,17 +77,18 @@ fn only_loopback(lab: &Lab) -> Result<()> {
 
 fn taken_port(lab: &Lab) -> Result<()> {
     let listeners: Vec<TcpListener> =
-        (0..2).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
+        (0..5).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
     let ports: Vec<u16> =
         listeners.iter().map(|it| Ok(it.local_addr()?.port())).collect::<Result<_>>()?;
     let one = &ports[..1];
     for (kind, start) in [
         (Kind::Redis, lab.redis().start_on(one)),
+        (Kind::Redlock, lab.redlock().start_on(&ports)),
         (Kind::ZooKeeper, lab.zookeeper().start_on(one)),
         (Kind::Postgres, lab.postgres().start_on(one)),
         (Kind::MariaDb, lab.mariadb().start_on(one)),
         (Kind::Memcached, lab.memcached().start_on(one)),
-        (Kind::Etcd, lab.etcd().start_on(&ports)),
+        (Kind::Etcd, lab.etcd().start_on(&ports[..2])),
     ] {
         let error = start.err().with_context(|| format!("{kind} started on a taken port"))?;
         assert!(error.is::<PortTaken>(), "{kind}: {error:?}");

@@ -1,8 +1,9 @@
 //! What a quorum asks of one of its nodes, beyond what every backend can do.
 
-use super::{Claim, FencingToken};
+use super::{Claim, FencingToken, Name};
 use crate::error::Result;
 use async_trait::async_trait;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// A backend that can be a node of a [quorum](super::quorum) with everything a quorum offers:
@@ -32,7 +33,18 @@ pub trait Voter: Send + Sync {
     /// Which life the node is in. Called after every vote, so it must cost nothing while the node
     /// has not been away: what it says must be true of every answer that came before the call.
     async fn life(&self) -> Result<NodeLife>;
+
+    /// Resolves when a claim on the name may have been given back at this node after the call, where
+    /// the node can tell. Nothing relies on it: a notice may be missed, and one too many does no harm.
+    /// An error means that the node cannot be heard now.
+    fn released(&self, name: &Name) -> Option<Released> {
+        let _ = name;
+        None
+    }
 }
+
+/// What [`Voter::released`] returns.
+pub type Released = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// What a node says to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

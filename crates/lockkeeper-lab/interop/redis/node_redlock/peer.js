@@ -3,6 +3,7 @@
 const { Redis } = require("ioredis");
 const { default: Redlock, ExecutionError, ResourceLockedError } = require("redlock");
 const readline = require("node:readline");
+const { setTimeout: sleep } = require("node:timers/promises");
 
 const say = (answer) => process.stdout.write(`${answer}\n`);
 
@@ -14,14 +15,23 @@ async function obey(redlock, locks, [verb, name, ttl]) {
     // Says that the key had another value, or none, by refusing.
     return lock.release().then(() => "unlocked", refused("not-held"));
   }
-  const settings = { retryCount: verb === "lock" ? -1 : 0, retryDelay: 20, retryJitter: 10 };
-  return redlock.acquire([name], Number(ttl), settings).then((lock) => {
+  for (;;) {
+    const answer = await attempt(redlock, locks, name, Number(ttl));
+    if (answer === "held" || verb === "try") return answer;
+    await sleep(10 + 20 * Math.random());
+  }
+}
+
+// One attempt, after which the library gives back the votes it got. Its own retries do not: with
+// `retryCount` it keeps a minority's votes, which then count against itself, and two that wait like that
+// keep everyone out until their ttl is over.
+const attempt = (redlock, locks, name, ttl) =>
+  redlock.acquire([name], ttl, { retryCount: 0 }).then((lock) => {
     locks.set(name, lock);
     return "held";
   }, refused("busy"));
-}
 
-// The vote of the one server there is; anything else that went wrong is told as it is.
+// The votes of the servers; anything else that went wrong is told as it is.
 const refused = (answer) => async (error) => {
   if (!(error instanceof ExecutionError)) throw error;
   for (const attempt of await Promise.all(error.attempts)) {
@@ -33,11 +43,13 @@ const refused = (answer) => async (error) => {
 };
 
 async function main() {
-  const client = new Redis(process.argv[2]);
-  const redlock = new Redlock([client], { automaticExtensionThreshold: 0 });
+  // One server, redis://host:port, or several, redlock://host:port,host:port.
+  const [, hosts] = process.argv[2].split("://");
+  const clients = hosts.split(",").map((host) => new Redis(`redis://${host}`));
+  const redlock = new Redlock(clients, { automaticExtensionThreshold: 0 });
   redlock.on("error", () => {});
   const locks = new Map();
-  await client.ping();
+  await Promise.all(clients.map((client) => client.ping()));
   const input = readline.createInterface({ input: process.stdin });
   input.on("close", () => process.exit(0));
   input.on("line", (line) => {

@@ -1,4 +1,5 @@
-//! `recipe=set-nx-px` and the other libraries that keep a lock in one key.
+//! `recipe=set-nx-px` and the other libraries that keep a lock in one key; `redlock://` and those that
+//! keep it in one key on each of several servers.
 
 use crate::interop::install::Cache;
 use crate::interop::peer::Peer;
@@ -22,8 +23,11 @@ const WHILE: Duration = Duration::from_millis(300);
 /// Starts a peer of one kind.
 type Start = fn(&Cache) -> Result<Command>;
 
-const LIBRARIES: &[(&str, Start)] =
-    &[("redis-py", Cache::redis_py), ("node-redlock", Cache::node_redlock)];
+type Libraries = [(&'static str, Start)];
+
+const ON_ONE: &Libraries = &[("redis-py", Cache::redis_py), ("node-redlock", Cache::node_redlock)];
+const ON_SEVERAL: &Libraries =
+    &[("redsync", Cache::redsync), ("node-redlock", Cache::node_redlock)];
 
 type Run = fn(&Table) -> Result<()>;
 
@@ -39,34 +43,81 @@ const CASES: &[(&str, Run)] = &[
     ("together_we_lose_no_update", together_we_lose_no_update),
 ];
 
+/// On one server.
 pub(super) fn trials(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
-    let url = format!("{url}?recipe=set-nx-px");
-    let trial = |library: &'static str, starts, name: &'static str, case: Run| {
-        let (url, cache, folder) = (url.clone(), cache.clone(), folder.to_owned());
-        Trial::test(format!("redis::set-nx-px::{library}::{name}"), move || {
-            let lock = format!("interop/{library}/{name}");
-            let table = Table { url, cache, folder, starts, lock };
-            case(&table).map_err(|error| Failed::from(format!("{error:#}")))
-        })
-    };
-    let mut trials = Vec::new();
-    for &(library, start) in LIBRARIES {
-        for &(name, case) in CASES {
-            trials.push(trial(library, vec![start], name, case));
-        }
-    }
+    let urls = Urls { ours: format!("{url}?recipe=set-nx-px"), theirs: url.to_owned() };
+    let mut trials = trials_at("redis::set-nx-px", ON_ONE, &urls, cache, folder);
     let only_they = "one_without_a_ttl_keeps_us_out_until_it_is_released";
     let endless = one_without_a_ttl_keeps_us_out_until_it_is_released;
-    trials.push(trial("redis-py", vec![Cache::redis_py], only_they, endless));
-    let all = LIBRARIES.iter().map(|(_, start)| *start).collect();
-    let together = "together_we_lose_no_update";
-    trials.push(trial("everyone", all, together, together_we_lose_no_update));
+    let start = vec![Cache::redis_py as Start];
+    let make = Maker { store: "redis::set-nx-px", urls: &urls, cache, folder };
+    trials.push(make.trial("redis-py", start, only_they, endless));
     trials
+}
+
+/// On several servers that know nothing of each other.
+pub(super) fn trials_on_several(url: &str, cache: &Arc<Cache>, folder: &Path) -> Vec<Trial> {
+    let urls = Urls { ours: url.to_owned(), theirs: url.to_owned() };
+    trials_at("redlock", ON_SEVERAL, &urls, cache, folder)
+}
+
+/// Every case with each of the libraries, and the last with all of them at once.
+fn trials_at(
+    store: &'static str,
+    libraries: &'static Libraries,
+    urls: &Urls,
+    cache: &Arc<Cache>,
+    folder: &Path,
+) -> Vec<Trial> {
+    let make = Maker { store, urls, cache, folder };
+    let mut trials = Vec::new();
+    for &(library, start) in libraries {
+        for &(name, case) in CASES {
+            trials.push(make.trial(library, vec![start], name, case));
+        }
+    }
+    let all = libraries.iter().map(|(_, start)| *start).collect();
+    let together = "together_we_lose_no_update";
+    trials.push(make.trial("everyone", all, together, together_we_lose_no_update));
+    trials
+}
+
+/// The same servers, as we and as other libraries name them.
+#[derive(Clone)]
+struct Urls {
+    ours: String,
+    theirs: String,
+}
+
+/// What every trial of one store has in common.
+struct Maker<'a> {
+    store: &'static str,
+    urls: &'a Urls,
+    cache: &'a Arc<Cache>,
+    folder: &'a Path,
+}
+
+impl Maker<'_> {
+    fn trial(
+        &self,
+        library: &'static str,
+        starts: Vec<Start>,
+        name: &'static str,
+        case: Run,
+    ) -> Trial {
+        let (urls, cache) = (self.urls.clone(), self.cache.clone());
+        let folder = self.folder.to_owned();
+        Trial::test(format!("{}::{library}::{name}", self.store), move || {
+            let lock = format!("interop/{library}/{name}");
+            let table = Table { urls, cache, folder, starts, lock };
+            case(&table).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    }
 }
 
 /// What a case works with.
 struct Table {
-    url: String,
+    urls: Urls,
     cache: Arc<Cache>,
     /// A folder for files.
     folder: PathBuf,
@@ -77,7 +128,7 @@ struct Table {
 
 impl Table {
     fn us(&self) -> Result<Peer> {
-        Peer::ours(&self.url)
+        Peer::ours(&self.urls.ours)
     }
 
     fn them(&self) -> Result<Peer> {
@@ -85,16 +136,16 @@ impl Table {
     }
 
     fn one_of(&self, start: &Start) -> Result<Peer> {
-        // Other libraries know nothing of recipes.
-        let server = self.url.split('?').next().unwrap_or_default();
-        Peer::start(start(&self.cache)?, server)
+        Peer::start(start(&self.cache)?, &self.urls.theirs)
     }
 
-    /// Deletes the lock, as if the store had lost it.
+    /// Deletes the lock, as if every server had lost it.
     fn forget(&self) -> Result<()> {
-        let server = self.url.split('?').next().unwrap_or_default();
-        let (_, port) = server.rsplit_once(':').context("a URL with a port")?;
-        Resp::connect(port.parse()?)?.ask(&["DEL", &self.lock])?;
+        let (_, hosts) = self.urls.theirs.split_once("://").context("a URL with hosts")?;
+        for host in hosts.split(',') {
+            let (_, port) = host.rsplit_once(':').context("a host with a port")?;
+            Resp::connect(port.parse()?)?.ask(&["DEL", &self.lock])?;
+        }
         Ok(())
     }
 

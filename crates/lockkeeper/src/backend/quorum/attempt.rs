@@ -4,7 +4,7 @@
 //!   ask all at once ──► yes from a majority ──► token, if it is not good already ──► granted
 //!          │                                        │ too few can be raised
 //!          │ a majority is out of reach             ▼
-//!          └──────────────────────────────────► undo ──► busy, split, or too few nodes
+//!          └──────────────────────────────────► undo ──► busy, split, slow, or too few nodes
 //! ```
 //!
 //! Whatever the outcome, nodes that have not answered by then are dealt with when they do: what they
@@ -31,6 +31,9 @@ pub(super) enum Attempt {
     Busy(Option<Duration>),
     /// Nobody has a majority: several ask at once.
     Split,
+    /// Too few answered in time; those that did not may yet, and are to be asked again. If that is not
+    /// waited for, this is the error.
+    Slow(Error),
 }
 
 /// The votes so far.
@@ -47,6 +50,8 @@ struct Tally {
     reasons: Vec<(usize, String)>,
     /// How many have not answered.
     open: usize,
+    /// How many were not asked, because they have not answered what they were asked before.
+    silent: usize,
 }
 
 /// Asks all nodes for the claim; `time` is the number of the attempt.
@@ -71,6 +76,7 @@ pub(super) async fn attempt(
         let admission = node.silence.admit(force);
         let Some(admission) = admission.filter(|_| !holding.is_busy(number)) else {
             tally.reasons.push((number, "it does not answer".into()));
+            tally.silent += 1;
             continue;
         };
         holding.begin(number);
@@ -94,6 +100,8 @@ pub(super) async fn attempt(
     holding.enter(if granted { Phase::Held(time) } else { Phase::Asking(time + 1) });
     let late = Late { nodes: nodes.clone(), holding: holding.clone(), time, sent };
     tally.dispose_failed(&late);
+    let in_time = |number: &usize| (*number, format!("it did not answer within {timeout:?}"));
+    tally.reasons.extend(round.unanswered().iter().map(in_time));
     let answering = late.clone();
     round.finish(nodes.all.clone(), move |number, ballot| {
         answering.hear(number, ballot);
@@ -152,12 +160,16 @@ impl Tally {
         }
         let can = self.yes.len() + self.no.len();
         // Where it was decided without them, those that have not answered yet may well vote.
-        let unable = match self.is_decided(majority) {
-            true => all - can - self.open,
-            false => all - can,
-        };
+        let open = if self.is_decided(majority) { 0 } else { self.open };
+        let undecided = if open > 0 { 0 } else { self.open };
+        let (unable, slow) = (all - can - undecided, open + self.silent);
         if unable > all - majority {
-            return Err(nodes.too_few(all - unable, &self.reasons));
+            let error = nodes.too_few(all - unable, &self.reasons);
+            return if unable - slow > all - majority {
+                Err(error)
+            } else {
+                Ok(Attempt::Slow(error))
+            };
         }
         let unknown = all - can;
         let mut holders: HashMap<&str, (usize, Option<Duration>)> = HashMap::new();

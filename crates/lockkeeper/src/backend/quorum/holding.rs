@@ -13,6 +13,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Holding {
     pub(super) claim: Arc<Claim>,
+    /// Whether a renewal takes the claim anew at a node that lacks it. Whoever has no more than a ticket
+    /// does not know who gave the claim back, nor who had the name since: it must not come back by that.
+    pub(super) anew: bool,
     state: Mutex<State>,
 }
 
@@ -53,10 +56,19 @@ struct Slot {
 
 impl Holding {
     /// Of a claim that is not asked for yet.
-    pub(super) fn new(claim: Arc<Claim>, nodes: usize, phase: Phase) -> Arc<Self> {
+    pub(super) fn new(claim: Arc<Claim>, nodes: usize) -> Arc<Self> {
+        Self::in_phase(claim, nodes, Phase::Asking(0), true)
+    }
+
+    /// Of a claim that someone was granted, of which no more than its ticket is known here.
+    pub(super) fn by_ticket(claim: Arc<Claim>, nodes: usize) -> Arc<Self> {
+        Self::in_phase(claim, nodes, Phase::Held(0), false)
+    }
+
+    fn in_phase(claim: Arc<Claim>, nodes: usize, phase: Phase, anew: bool) -> Arc<Self> {
         let slots = vec![Slot::default(); nodes];
         let state = State { phase, slots, alarm: None, lost: None };
-        Arc::new(Self { claim, state: Mutex::new(state) })
+        Arc::new(Self { claim, anew, state: Mutex::new(state) })
     }
 
     /// Begins a request to a node; `false` if one is under way there.

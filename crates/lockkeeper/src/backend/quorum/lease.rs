@@ -56,7 +56,8 @@ impl QuorumLease {
         Self { nodes, holding, token, place: Some(place) }
     }
 
-    /// Of a claim that any keeper was granted.
+    /// Of a claim that any keeper was granted. What a node lacks is not taken anew: that is for the
+    /// holder, who knows that it did not give the claim back.
     pub(super) fn resumed(nodes: Arc<Nodes>, holding: Arc<Holding>) -> Self {
         Self { nodes, holding, token: None, place: None }
     }

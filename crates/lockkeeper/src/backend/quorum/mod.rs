@@ -8,7 +8,7 @@
 //!   attempt.rs   asking all nodes, once                   round.rs     one question to many
 //!   tokens.rs    the tokens of grants                     silence.rs   a node that does not answer
 //!   lease.rs     renewal and release                      holding.rs   one claim at all nodes
-//!   inspect.rs   who holds, at which node
+//!   inspect.rs   who holds, at which node                 notices.rs   hearing of a release
 //! ```
 
 mod attempt;
@@ -17,6 +17,7 @@ mod inspect;
 mod lease;
 mod node;
 mod nodes;
+mod notices;
 mod options;
 mod round;
 mod silence;
@@ -35,7 +36,7 @@ use crate::backend::{
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use holding::{Holding, Phase};
+use holding::Holding;
 use inspect::QuorumInspector;
 use lease::QuorumLease;
 use nodes::{Nodes, TokenWay};
@@ -243,7 +244,7 @@ impl Backend for Quorum {
             identity: "".into(),
             note: "".into(),
         };
-        let holding = Holding::new(Arc::new(claim), self.nodes.all.len(), Phase::Held(0));
+        let holding = Holding::by_ticket(Arc::new(claim), self.nodes.all.len());
         Some(Box::new(QuorumLease::resumed(self.nodes.clone(), holding)))
     }
 

@@ -110,7 +110,7 @@ impl Node {
         majority: usize,
         _admission: Admission,
     ) -> Result<(Kept, Option<String>)> {
-        let kept = match self.voter() {
+        let kept = match self.voter().filter(|_| holding.anew) {
             Some(voter) => voter.keep(&holding.claim, token).await,
             None => self.renew(&holding, majority).await,
         };
@@ -297,7 +297,8 @@ impl Node {
 
     async fn renew(&self, holding: &Arc<Holding>, majority: usize) -> Result<Kept> {
         let claim = self.as_asked(&holding.claim);
-        let lease = lock(&self.leases).remove(&claim.id);
+        // The lease of the grant is its holder's, also where the ticket is used by the same keeper.
+        let lease = if holding.anew { lock(&self.leases).remove(&claim.id) } else { None };
         if let Some(mut lease) = lease.or_else(|| self.backend.lease_of(&Ticket::of(&claim))) {
             let standing = lease.renew().await;
             match standing {
@@ -306,7 +307,9 @@ impl Node {
                 }
                 Ok(Standing::Lost(_)) => {}
                 other => {
-                    lock(&self.leases).insert(claim.id, lease);
+                    if holding.anew {
+                        lock(&self.leases).insert(claim.id, lease);
+                    }
                     let span = match other? {
                         Standing::HeldFor(span) => Some(span),
                         _ => None,
@@ -315,6 +318,9 @@ impl Node {
                     return Ok(Kept::Ours { left: None });
                 }
             }
+        }
+        if !holding.anew {
+            return Ok(Kept::Others);
         }
         Ok(match self.take(holding, majority).await? {
             Vote::Yes { .. } => Kept::Retaken,

@@ -82,6 +82,11 @@ impl<T: Send + 'static> Round<T> {
         answer
     }
 
+    /// The nodes that have not answered.
+    pub(super) fn unanswered(&self) -> &[usize] {
+        &self.silent
+    }
+
     /// Waits for the rest in the background, and tells `late` of each.
     pub(super) fn finish(
         mut self,

@@ -1,9 +1,10 @@
 //! Asking until the claim is granted or patience runs out.
 
 use super::attempt::{Attempt, attempt};
-use super::holding::{Holding, Phase};
+use super::holding::Holding;
 use super::lease::QuorumLease;
 use super::nodes::Nodes;
+use super::notices::Notices;
 use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
 use crate::error::Result;
 use std::sync::Arc;
@@ -11,6 +12,11 @@ use std::time::Duration;
 
 /// How often one who will not wait asks when nobody has a majority.
 const TRIES: u32 = 4;
+
+/// For how long nodes are asked again of which too few answer within the timeout of a vote. That timeout
+/// bounds what a vote may take off a claim's ttl; it is not the time after which a store is taken to be
+/// away. A connection that has to be made takes several round trips, and a machine may be busy.
+const PATIENT: Duration = Duration::from_secs(1);
 
 /// Acquires as [`Backend::acquire`](crate::backend::Backend::acquire) promises.
 pub(super) async fn acquire(
@@ -29,8 +35,9 @@ pub(super) async fn acquire(
             () = patience.over() => return Ok(None),
         }
     }
-    let holding = Holding::new(Arc::new(claim.clone()), nodes.all.len(), Phase::Asking(0));
-    let mut pause = Pause::new(claim.id);
+    let holding = Holding::new(Arc::new(claim.clone()), nodes.all.len());
+    let (mut pause, mut notices) = (Pause::new(claim.id), Notices::new(nodes, &claim.name));
+    let mut slow_until = None;
     for time in 1.. {
         if waits && place.is_held_here() {
             tokio::select! {
@@ -38,8 +45,14 @@ pub(super) async fn acquire(
                 () = patience.over() => return Ok(None),
             }
         }
+        // Not at the first time: most locks are free.
+        if waits && time > 1 {
+            notices.listen();
+        }
         let began = Moment::now();
-        let span = match attempt(nodes, &holding, time).await? {
+        let answer = attempt(nodes, &holding, time).await?;
+        let took = Moment::now().since(began);
+        let span = match answer {
             Attempt::Granted { token, sent } => {
                 let valid_for = holding.valid_for();
                 let lease = QuorumLease::granted(nodes.clone(), holding, token, place.hold());
@@ -48,8 +61,20 @@ pub(super) async fn acquire(
             Attempt::Busy(_) if !waits => return Ok(None),
             Attempt::Split if !waits && time >= TRIES => return Ok(None),
             Attempt::Busy(left) => pause.busy(left),
-            Attempt::Split => pause.split(Moment::now().since(began)),
+            Attempt::Split => pause.split(took),
+            Attempt::Slow(error) => {
+                let until = *slow_until.get_or_insert(began + PATIENT.max(nodes.options.timeout));
+                if until.remaining().is_zero() || (waits && patience.is_over()) {
+                    return Err(error);
+                }
+                let again = Moment::now() + pause.split(nodes.options.timeout);
+                tokio::select! {
+                    () = again.reached() => continue,
+                    () = patience.over(), if waits => return Err(error),
+                }
+            }
         };
+        slow_until = None;
         patience.heard();
         if waits && patience.is_over() {
             return Ok(None);
@@ -60,9 +85,12 @@ pub(super) async fn acquire(
         }
         let again = Moment::now() + span;
         tokio::select! {
-            () = again.reached() => {}
+            () = again.reached() => continue,
+            () = notices.told(), if waits => {}
             () = patience.over(), if waits => return Ok(None),
         }
+        let apart = Moment::now() + pause.told(took);
+        apart.reached().await;
     }
     Ok(None)
 }
@@ -73,6 +101,8 @@ struct Pause {
     random: u32,
     busy: Duration,
     splits: u32,
+    /// How often it was told that the name may be free, and did not get it.
+    told: u32,
 }
 
 impl Pause {
@@ -80,7 +110,7 @@ impl Pause {
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn new(id: ClaimId) -> Self {
-        Self { random: id.spread(u32::MAX) | 1, busy: Self::FIRST, splits: 0 }
+        Self { random: id.spread(u32::MAX) | 1, busy: Self::FIRST, splits: 0, told: 0 }
     }
 
     /// Someone has the name, for `left` more unless it is renewed or given back.
@@ -98,6 +128,14 @@ impl Pause {
     fn split(&mut self, took: Duration) -> Duration {
         self.splits = (self.splits + 1).min(6);
         let span = took.max(Duration::from_millis(1)) * (1 << self.splits);
+        self.part_of(span.min(Self::LONGEST))
+    }
+
+    /// It was told that the name may be free. So were all who wait, as the nodes cannot tell them apart:
+    /// it asks at once, and apart from the others once it has found that there are others.
+    fn told(&mut self, took: Duration) -> Duration {
+        let span = took.max(Duration::from_millis(1)) * ((1 << self.told) - 1);
+        self.told = (self.told + 1).min(5);
         self.part_of(span.min(Self::LONGEST))
     }
 

@@ -287,3 +287,49 @@ async fn a_majority_that_tells_of_a_loss_is_heard() {
     let broken = LossReason::Broken { reason: "enough".into() };
     assert_eq!(guard.lost_reason(), Some(broken));
 }
+
+/// A vote must come soon, but a node that is a little late is no reason to give up: whoever does not wait
+/// gets an answer all the same.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_slow_at_first_are_asked_again() {
+    let nodes = nodes(5);
+    let keeper = keeper(&nodes);
+    nodes[..3].iter().for_each(|node| _ = node.hangs.send_replace(true));
+    let slow = nodes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(TIMEOUT * 3).await;
+        slow.iter().for_each(|node| _ = node.hangs.send_replace(false));
+    });
+    let begin = Moment::now();
+    let guard = held(&keeper).await;
+    assert!(Moment::now().since(begin) >= TIMEOUT * 3);
+    assert!(guard.remaining() > TTL - TIMEOUT * 4, "it counts from the votes that made it");
+    guard.release().await.unwrap();
+    nodes[..3].iter().for_each(|node| _ = node.hangs.send_replace(true));
+    let error = keeper.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("node 2: it does"), "{error}");
+    nodes[..3].iter().for_each(|node| _ = node.hangs.send_replace(false));
+    assert!(keeper.close(secs(60)).await);
+    assert_eq!(taken(&nodes), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waits_is_told_of_a_release() {
+    let nodes = nodes(5);
+    let (one, two) = (keeper(&nodes), keeper(&nodes));
+    // The first node cannot be heard: it is the second that is listened to.
+    nodes[0].fails.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        let guard = held(&one).await;
+        let waits = two.lock("a").ttl(TTL);
+        let next = tokio::spawn(async move { waits.acquire().await.unwrap() });
+        // By now it asks every 100 ms or so.
+        tokio::time::sleep(secs(2)).await;
+        let begin = Moment::now();
+        guard.release().await.unwrap();
+        let next = next.await.unwrap();
+        assert!(Moment::now().since(begin) < Duration::from_millis(2), "it was not told");
+        next.release().await.unwrap();
+    }
+}

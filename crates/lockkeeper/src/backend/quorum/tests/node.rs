@@ -2,8 +2,8 @@
 
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Kept, Lease, LossReason, Moment,
-    NodeLife, Patience, Release, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, FencingToken, Grant, Kept, Lease, LossReason, Moment, Name,
+    NodeLife, Patience, Release, Released, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -40,6 +40,8 @@ pub(super) struct TestNode {
     pub(super) fails: Arc<AtomicBool>,
     pub(super) remembers: Arc<AtomicBool>,
     pub(super) asked: Arc<AtomicUsize>,
+    /// Told of every release.
+    released: watch::Sender<()>,
     pub(super) epoch: Moment,
 }
 
@@ -56,6 +58,7 @@ impl TestNode {
             fails: Arc::default(),
             remembers: Arc::default(),
             asked: Arc::default(),
+            released: watch::Sender::new(()),
             epoch: now,
         }
     }
@@ -163,6 +166,16 @@ impl Voter for TestNode {
             unfit: None,
         })
     }
+
+    fn released(&self, _: &Name) -> Option<Released> {
+        let (node, mut released) = (self.clone(), self.released.subscribe());
+        Some(Box::pin(async move {
+            node.answers().await?;
+            // Never fails: the node has the sender.
+            let _ = released.changed().await;
+            Ok(())
+        }))
+    }
 }
 
 #[async_trait]
@@ -214,7 +227,16 @@ struct TestLease {
 #[async_trait]
 impl Lease for TestLease {
     async fn renew(&mut self) -> Result<Standing> {
-        Ok(Standing::Lost(LossReason::Gone))
+        self.node.answers().await?;
+        let (mut state, id) = (lock(&self.node.state), self.ticket.id.to_string());
+        let until = state.now() + self.ticket.ttl;
+        Ok(match state.current(self.ticket.name.as_str()).filter(|held| held.id == id) {
+            Some(held) => {
+                held.until = until;
+                Standing::Held
+            }
+            None => Standing::Lost(LossReason::Gone),
+        })
     }
 
     async fn release(&mut self, _: &Release<'_>) -> Result<()> {
@@ -222,7 +244,11 @@ impl Lease for TestLease {
         let (mut state, id) = (lock(&self.node.state), self.ticket.id.to_string());
         let name = self.ticket.name.as_str();
         match state.current(name).is_some_and(|held| held.id == id) {
-            true => state.locks.remove(name).map_or(Ok(()), |_| Ok(())),
+            true => {
+                state.locks.remove(name);
+                self.node.released.send_replace(());
+                Ok(())
+            }
             false => Err(LossReason::Gone.to_error()),
         }
     }

@@ -2,8 +2,14 @@
 --
 -- KEYS: the lock, the largest token this server knows of, why the claim was broken
 -- ARGV: value (empty: take nothing anew), claim, ttl, token (0 for none)
--- Returns {1, ms that were left} if the lock was the claim's; {2} if it was nobody's and is the claim's
--- now; {0} if it is another's; {3, reason} if the claim was broken.
+-- Returns {1, ms that were left} if the lock was the claim's, with -1 if someone with the ticket kept it
+-- meanwhile; {2} if it was nobody's and is the claim's now; {0} if it is another's; {3, reason} if the
+-- claim was broken.
+--
+-- A value that was kept by a ticket ends with a lone %, which is in no word of it: what is left then
+-- tells the holder nothing about the clock of this server.
+local MARK = ' %'
+
 local function remember()
   if tonumber(ARGV[4]) > tonumber(redis.call('GET', KEYS[2]) or '0') then
     redis.call('SET', KEYS[2], ARGV[4])
@@ -13,10 +19,16 @@ end
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2] then
   local left = redis.call('PTTL', KEYS[1])
-  if ARGV[1] == '' or value == ARGV[1] then
+  local marked = string.sub(value, -#MARK) == MARK
+  if marked then
+    left = -1
+  end
+  if value == ARGV[1] or marked and ARGV[1] == '' then
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  elseif ARGV[1] == '' then
+    redis.call('SET', KEYS[1], value .. MARK, 'PX', ARGV[3])
   else
-    -- It voted too late to be told the token.
+    -- It voted too late to be told the token, or a ticket was used.
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
     remember()
   end

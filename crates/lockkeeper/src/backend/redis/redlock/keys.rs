@@ -4,6 +4,7 @@
 //!   orders/42                            the lock: its name as it is, as other libraries have it
 //!   lockkeeper:redlock:token             the largest token this server knows of, of all names
 //!   lockkeeper:redlock:broken:<claim>    why a claim was broken, for as long as it would have lasted
+//!   lockkeeper:redlock:free:orders/42    no key: the channel on which a release is told
 //! ```
 //!
 //! One key for the tokens of all names, so that nothing is left of a lock that is free.
@@ -41,6 +42,12 @@ impl Keys {
         format!("{}{OURS}broken:{claim}", self.prefix)
     }
 
+    /// The channel on which it is told that a lock may be free. No name is empty, so that without one it
+    /// is a channel that nobody publishes to.
+    pub(super) fn freed(&self, name: &str) -> String {
+        format!("{}{OURS}free:{name}", self.prefix)
+    }
+
     /// What the keys of locks begin with whose names begin with `start`.
     pub(super) fn starting_with(&self, start: &str) -> String {
         format!("{}{start}", self.prefix)
@@ -67,6 +74,7 @@ mod tests {
         assert_eq!(keys.lock(&Name::new("orders/42").unwrap()).unwrap(), "orders/42");
         assert_eq!(keys.token, "lockkeeper:redlock:token");
         assert_eq!(keys.broken("ab"), "lockkeeper:redlock:broken:ab");
+        assert_eq!(keys.freed("orders/42"), "lockkeeper:redlock:free:orders/42");
         let keys = Keys::new("shop:".into());
         let key = keys.lock(&Name::new("a").unwrap()).unwrap();
         assert_eq!((key.as_str(), keys.name_of(&key).unwrap().as_str()), ("shop:a", "a"));

@@ -2,21 +2,23 @@
 
 use super::life::Life;
 use super::requests::Requests;
+use crate::backend::redis::client::Subscriber;
 use crate::backend::support::list;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Kept, Lease, LockView,
-    LossReason, Moment, Name, NodeLife, Patience, Release, Standing, Ticket, Vote, Voter,
+    LossReason, Moment, Name, NodeLife, Patience, Release, Released, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// One server.
 #[derive(Debug)]
 pub(super) struct RedlockNode {
     shared: Arc<Requests>,
+    /// Connects when somebody here waits, and this is the node that is listened to.
+    subscriber: Arc<Subscriber>,
     life: Life,
     settings: NodeSettings,
 }
@@ -33,7 +35,9 @@ pub(super) struct NodeSettings {
 
 impl RedlockNode {
     pub(super) fn new(requests: Requests, settings: NodeSettings) -> Self {
-        Self { shared: Arc::new(requests), life: Life::default(), settings }
+        let (connector, channel) = (requests.client.connector.clone(), requests.keys.freed(""));
+        let subscriber = Arc::new(Subscriber::new(connector, channel, false, |_| {}));
+        Self { shared: Arc::new(requests), subscriber, life: Life::default(), settings }
     }
 }
 
@@ -57,6 +61,18 @@ impl Voter for RedlockNode {
     async fn life(&self) -> Result<NodeLife> {
         self.life.now(&self.shared.client, self.settings.allow_eviction).await
     }
+
+    fn released(&self, name: &Name) -> Option<Released> {
+        let (subscriber, channel) =
+            (self.subscriber.clone(), self.shared.keys.freed(name.as_str()));
+        // From here on: what is published before the server knows of it is missed, and then asked for.
+        let mut subscription = subscriber.subscribe([&channel, &channel]);
+        Some(Box::pin(async move {
+            subscriber.confirm(&subscription).await?;
+            subscription.message().await;
+            Ok(())
+        }))
+    }
 }
 
 #[async_trait]
@@ -77,12 +93,12 @@ impl Backend for RedlockNode {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        let id = claim.id.to_string();
-        self.shared.release(&claim.name, &id, Duration::ZERO).await.map(|_| ())
+        self.shared.withdraw(&claim.name, &claim.id.to_string()).await
     }
 
-    /// Ends the connection, with its task.
+    /// Ends both connections, with their tasks.
     async fn close(&self) -> Result<()> {
+        self.subscriber.close().await;
         self.shared.client.close();
         Ok(())
     }

@@ -5,6 +5,8 @@
 //!   claim                            token, or -      owner   identity          note
 //! ```
 //!
+//! A lone `%` behind that says that someone with the ticket kept the claim.
+//!
 //! Other libraries put random bytes there and compare the whole value with their own, so what stands
 //! behind the id is for people only. Ours compare the id, its first 32 bytes.
 
@@ -83,6 +85,8 @@ mod tests {
         assert_eq!(value, "000102030405060708090a0b0c0d0e0f 12 billing me@here%20pid%207 ");
         let view = view_of(value.as_bytes(), 2_000_012, Duration::from_secs(3));
         assert_eq!((view.identity.as_str(), view.held_for.as_secs()), ("me@here pid 7", 2));
+        let kept = format!("{value} %");
+        assert_eq!(view_of(kept.as_bytes(), 2_000_012, Duration::from_secs(3)), view);
     }
 
     #[test]
@@ -99,6 +103,7 @@ mod tests {
         #[test]
         fn everything_comes_back(owner in "\\PC{1,30}", identity in ".{0,30}", note in ".{0,30}") {
             let value = value_of(&claim(&owner, &identity, &note), None);
+            prop_assert!(!value.ends_with(" %"), "as if a ticket had been used");
             let view = view_of(value.as_bytes(), 0, Duration::ZERO);
             prop_assert_eq!((view.owner.id(), view.identity, view.note), (owner.as_str(), identity, note));
         }

@@ -131,6 +131,7 @@ impl Requests {
         let answer = self.client.call(&self.keep, &keys, &words).await?;
         let Value::Array(parts) = &answer else { return Err(unexpected(&answer)) };
         match &parts[..] {
+            [Value::Int(1), Value::Int(-1)] => Ok(Kept::Ours { left: None }),
             [Value::Int(1), left] => Ok(Kept::Ours { left: span(left) }),
             [Value::Int(2)] => Ok(Kept::Retaken),
             [Value::Int(0)] => Ok(Kept::Others),
@@ -141,13 +142,23 @@ impl Requests {
         }
     }
 
-    /// Gives the claim back; whether it was there, as far as that is known: a repeated request cannot
-    /// tell, and says yes.
+    /// Gives the claim back, and tells those who wait; whether it was there, as far as that is known: a
+    /// repeated request cannot tell, and says yes.
     pub(super) async fn release(&self, name: &Name, id: &str, stay: Duration) -> Result<bool> {
+        self.remove(name, id, stay, &self.keys.freed(name.as_str())).await
+    }
+
+    /// Removes what a claim that was not granted may have left. Nobody is told: whoever asked at the
+    /// same time would be woken by everyone else who got nothing, again and again.
+    pub(super) async fn withdraw(&self, name: &Name, id: &str) -> Result<()> {
+        self.remove(name, id, Duration::ZERO, "").await.map(|_| ())
+    }
+
+    async fn remove(&self, name: &Name, id: &str, stay: Duration, channel: &str) -> Result<bool> {
         let key = self.keys.lock(name)?;
-        let stay = millis(stay);
-        let first = [id.as_bytes(), stay.as_bytes(), b"0"];
-        let again = [id.as_bytes(), stay.as_bytes(), b"1"];
+        let (stay, channel) = (millis(stay), channel.as_bytes());
+        let first = [id.as_bytes(), stay.as_bytes(), b"0", channel];
+        let again = [id.as_bytes(), stay.as_bytes(), b"1", channel];
         let answer = self.client.call_telling(&self.release, &[&key], &first, &again).await?;
         Ok(answer != Value::Int(0))
     }
@@ -173,7 +184,8 @@ impl Requests {
     /// Takes the lock from the claim; whether it had it.
     pub(super) async fn break_claim(&self, name: &Name, id: &str, reason: &str) -> Result<bool> {
         let (key, broken) = (self.keys.lock(name)?, self.keys.broken(id));
-        let words = [id.as_bytes(), reason.as_bytes()];
+        let channel = self.keys.freed(name.as_str());
+        let words = [id.as_bytes(), reason.as_bytes(), channel.as_bytes()];
         let answer = self.client.call(&self.breaks, &[&key, &broken], &words).await?;
         Ok(answer == Value::Int(1))
     }

@@ -1,0 +1,237 @@
+//! The cost of `redlock://` on five servers, as ratios within one run, against rslock and Go's redsync on
+//! the same five. Starts its own servers.
+//!
+//! redsync is measured as it comes and with its option `WithFailFast`, which does not wait for the slowest
+//! server; that is the one to be ahead of.
+
+#[path = "redis/figures.rs"]
+mod figures;
+
+use anyhow::{Context, Result, ensure};
+use figures::{at_most, compared, each, median, speed};
+use lockkeeper::Keeper;
+use lockkeeper_lab::interop::{Cache, Peer};
+use lockkeeper_lab::server::{Lab, Server};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 7;
+const TURNS: u32 = 500;
+const TASKS: u32 = 16;
+const TURNS_OF_EACH: u32 = 200;
+const TTL: Duration = Duration::from_secs(30);
+
+fn main() -> Result<()> {
+    // Cargo runs benchmarks with --bench, and `cargo test` runs them without.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let lab = Lab::open()?;
+    let servers = lab.redis().start_many(5)?;
+    let hosts: Vec<_> = servers.iter().map(Server::address).collect();
+    // The servers were started just now, which the others do not mind either.
+    let url = format!("redlock://{}?min_uptime=0s", hosts.join(","));
+    let cache = Cache::open()?;
+    let theirs = format!("redlock://{}", hosts.join(","));
+    let runtime = tokio::runtime::Runtime::new()?;
+    let (keeper, plain) = runtime.block_on(async {
+        let plain = lockkeeper::connect(&format!("{url}&token=false")).await?;
+        anyhow::Ok((lockkeeper::connect(&url).await?, plain))
+    })?;
+    let mut bench = Bench {
+        runtime,
+        keeper,
+        plain,
+        url,
+        rslock: rslock::LockManager::new(servers.iter().map(Server::url).collect()),
+        redsync: Peer::start(cache.redsync()?, &theirs)?,
+        fast: Peer::start(cache.redsync()?, &format!("{theirs}?fail_fast=true"))?,
+        servers,
+    };
+    println!("{:<72} {:>9} {:>9}   {:>6}", "redlock", "ours", "theirs", "ratio");
+    bench.free()?;
+    bench.one_hangs()?;
+    bench.contended()?;
+    bench.contended_keepers()?;
+    bench.nothing_is_left()
+}
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    keeper: Keeper,
+    plain: Keeper,
+    url: String,
+    rslock: rslock::LockManager,
+    redsync: Peer,
+    fast: Peer,
+    servers: Vec<Server>,
+}
+
+async fn ours(keeper: &Keeper, name: &str, count: u32) {
+    for _ in 0..count {
+        let guard = keeper.lock(name).ttl(TTL).acquire().await.expect("acquired");
+        guard.release().await.expect("released");
+    }
+}
+
+async fn rslock(manager: &rslock::LockManager, name: &str, count: u32) {
+    for _ in 0..count {
+        let lock = manager.acquire_no_guard(name.as_bytes(), TTL).await.expect("acquired");
+        manager.unlock(&lock).await;
+    }
+}
+
+impl Bench {
+    /// The time of each of so many turns.
+    fn timed(&self, turns: u32, work: impl Future<Output = ()>) -> Duration {
+        self.runtime.block_on(each(turns, work))
+    }
+
+    /// Acquire and release of a name that nobody else wants.
+    fn free(&mut self) -> Result<()> {
+        let [mut with, mut without, mut rs, mut go, mut fast] = [const { Vec::new() }; 5];
+        for _ in 0..ROUNDS {
+            with.push(self.timed(TURNS, ours(&self.keeper, "free", TURNS)));
+            without.push(self.timed(TURNS, ours(&self.plain, "free", TURNS)));
+            rs.push(self.timed(TURNS, rslock(&self.rslock, "free/rs", TURNS)));
+            go.push(self.redsync.bench("free/go", TURNS)? / TURNS);
+            fast.push(self.fast.bench("free/go", TURNS)? / TURNS);
+        }
+        let (with, without) = (median(with), median(without));
+        let (rs, go, fast) = (median(rs), median(go), median(fast));
+        speed("acquire + release, ?token=false: of rslock", without, rs, 1.2);
+        speed("acquire + release, with a token: of rslock", with, rs, 0.8);
+        speed("acquire + release, ?token=false: of redsync", without, go, 1.0);
+        speed("acquire + release, ?token=false: of redsync that fails fast", without, fast, 1.0);
+        speed("acquire + release, with a token: of redsync", with, go, 1.0);
+        speed("acquire + release, with a token: of redsync that fails fast", with, fast, 1.0);
+        Ok(())
+    }
+
+    /// The same while one of the five stands still.
+    fn one_hangs(&mut self) -> Result<()> {
+        let [mut healthy, mut with, mut without, mut plain, mut fast] = [const { Vec::new() }; 5];
+        let mut theirs = Duration::ZERO;
+        for round in 0..ROUNDS {
+            healthy.push(self.timed(TURNS, ours(&self.keeper, "hung", TURNS)));
+            plain.push(self.timed(TURNS, ours(&self.plain, "hung", TURNS)));
+            self.servers[round % 5].pause()?;
+            with.push(self.timed(TURNS, ours(&self.keeper, "hung", TURNS)));
+            without.push(self.timed(TURNS, ours(&self.plain, "hung", TURNS)));
+            fast.push(self.fast.bench("hung/go", TURNS)? / TURNS);
+            if round == 0 {
+                theirs = self.timed(3, rslock(&self.rslock, "hung/rs", 3));
+            }
+            self.servers[round % 5].resume()?;
+            // What was sent to it is answered before the next one stands still.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let (healthy, with) = (median(healthy), median(with));
+        let (plain, without) = (median(plain), median(without));
+        let of = |one: Duration, other: Duration| one.as_secs_f64() / other.as_secs_f64();
+        at_most("one of five stands still: time, of all healthy", of(with, healthy), 1.2);
+        at_most("the same with ?token=false", of(without, plain), 1.2);
+        compared("one of five stands still: of rslock", with, theirs);
+        speed("one of five stands still: of redsync that fails fast", with, median(fast), 1.0);
+        Ok(())
+    }
+
+    /// Tasks of one keeper, and of one of theirs, that want one name.
+    fn contended(&mut self) -> Result<()> {
+        let turns = TASKS * TURNS_OF_EACH;
+        let keepers = vec![self.keeper.clone(); TASKS as usize];
+        let began = Instant::now();
+        let waits = self.runtime.block_on(crowd(keepers))?;
+        let mine = began.elapsed() / turns;
+        let began = Instant::now();
+        self.runtime.block_on(rslock_crowd(&self.rslock))?;
+        let rs = began.elapsed() / turns;
+        let [go, longest, mean] = self.fast.crowd("hot/go", TURNS_OF_EACH, TASKS)?;
+        let what = format!("{TASKS} tasks on one name");
+        speed(&format!("{what}: of rslock"), mine, rs, 3.0);
+        speed(&format!("{what}: of redsync that fails fast"), mine, go / turns, 1.0);
+        let ours = spread(&waits)?;
+        at_most(&format!("{what}: longest wait of the mean"), ours, 5.0);
+        let theirs = longest.as_secs_f64() / mean.as_secs_f64();
+        at_most(&format!("{what}: longest wait of the mean, of redsync's"), ours / theirs, 1.0);
+        Ok(())
+    }
+
+    /// Keepers that know nothing of each other, as in as many processes.
+    fn contended_keepers(&mut self) -> Result<()> {
+        let keepers = self.runtime.block_on(async {
+            let mut keepers = Vec::new();
+            for _ in 0..TASKS {
+                keepers.push(lockkeeper::connect(&self.url).await?);
+            }
+            anyhow::Ok(keepers)
+        })?;
+        let began = Instant::now();
+        let waits = self.runtime.block_on(crowd(keepers))?;
+        let mine = began.elapsed() / (TASKS * TURNS_OF_EACH);
+        let [go, ..] = self.redsync.crowd("keepers/go", TURNS_OF_EACH, TASKS)?;
+        let what = format!("{TASKS} keepers on one name");
+        speed(&format!("{what}: of redsync"), mine, go / (TASKS * TURNS_OF_EACH), 1.0);
+        // There is no order between keepers, so no limit either.
+        println!("{:<92}   {:>6.2}", format!("{what}: longest wait of the mean"), spread(&waits)?);
+        Ok(())
+    }
+
+    fn nothing_is_left(&mut self) -> Result<()> {
+        let closed = self
+            .runtime
+            .block_on(async { self.keeper.close(TTL).await && self.plain.close(TTL).await });
+        ensure!(closed, "something was left undone");
+        for server in &self.servers {
+            for name in ["free", "hung", "hot"] {
+                let found = server.redis()?.ask(&["EXISTS", name])?.number();
+                ensure!(found == Some(0), "{name} is left on {}", server.address());
+            }
+        }
+        println!("no lock key is left on any server");
+        Ok(())
+    }
+}
+
+/// How long each of them waited for each of its turns.
+async fn crowd(keepers: Vec<Keeper>) -> Result<Vec<Duration>> {
+    let tasks: Vec<_> = keepers
+        .into_iter()
+        .map(|keeper| {
+            tokio::spawn(async move {
+                let mut waits = Vec::new();
+                for _ in 0..TURNS_OF_EACH {
+                    let start = Instant::now();
+                    let guard = keeper.lock("hot").ttl(TTL).acquire().await?;
+                    waits.push(start.elapsed());
+                    guard.release().await?;
+                }
+                anyhow::Ok(waits)
+            })
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for task in tasks {
+        waits.extend(task.await??);
+    }
+    Ok(waits)
+}
+
+async fn rslock_crowd(manager: &rslock::LockManager) -> Result<()> {
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let manager = manager.clone();
+            tokio::spawn(async move { rslock(&manager, "hot/rs", TURNS_OF_EACH).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    Ok(())
+}
+
+/// The longest wait, divided by the mean.
+fn spread(waits: &[Duration]) -> Result<f64> {
+    let mean = waits.iter().sum::<Duration>() / u32::try_from(waits.len())?;
+    let longest = waits.iter().max().context("someone waited")?;
+    Ok(longest.as_secs_f64() / mean.as_secs_f64())
+}
