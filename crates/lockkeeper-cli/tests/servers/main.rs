@@ -1,6 +1,7 @@
 //! The command line on stores with a server, which is killed under it.
 
 mod memcached;
+mod redlock;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -55,6 +56,7 @@ fn main() -> Result<()> {
         None => trial,
     });
     trials.extend(memcached::trials(&lab));
+    trials.extend(redlock::trials(&lab));
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(lab);
     conclusion.exit();

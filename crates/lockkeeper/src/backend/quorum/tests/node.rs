@@ -39,6 +39,8 @@ pub(super) struct TestNode {
     pub(super) hangs: watch::Sender<bool>,
     pub(super) fails: Arc<AtomicBool>,
     pub(super) remembers: Arc<AtomicBool>,
+    /// It loses the next claim right after its vote.
+    pub(super) forgets_a_vote: Arc<AtomicBool>,
     pub(super) asked: Arc<AtomicUsize>,
     /// Told of every release.
     released: watch::Sender<()>,
@@ -57,6 +59,7 @@ impl TestNode {
             hangs: watch::Sender::new(false),
             fails: Arc::default(),
             remembers: Arc::default(),
+            forgets_a_vote: Arc::default(),
             asked: Arc::default(),
             released: watch::Sender::new(()),
             epoch: now,
@@ -127,6 +130,9 @@ impl Voter for TestNode {
         }
         let floor = state.floor;
         state.take(claim, token);
+        if self.forgets_a_vote.swap(false, Ordering::SeqCst) {
+            state.locks.remove(claim.name.as_str());
+        }
         let clock = now.since(self.epoch).as_micros().try_into().unwrap_or(0);
         Ok(Vote::Yes { floor, clock: 1_000_000_u64.saturating_add(clock) })
     }
