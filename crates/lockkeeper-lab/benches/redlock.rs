@@ -11,15 +11,20 @@ mod figures;
 use anyhow::{Context, Result, ensure};
 use figures::{at_most, each, median};
 use lockkeeper::Keeper;
-use lockkeeper_lab::interop::{Cache, Peer};
+use lockkeeper_lab::interop::{Cache, Crowd, Peer};
 use lockkeeper_lab::server::{Lab, Server};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Short, and one of each in turn: what else the machine does hits all of them.
-const SLICES: usize = 31;
-const TURNS: u32 = 60;
-/// What a library that waits for a server that stands still is given.
+const SLICES: usize = 101;
+const TURNS: u32 = 40;
+/// How often the same is done while one server stands still, which has to be told to every time.
+const HANGS: usize = 21;
+/// What a library that waits for a server that stands still is given, and for how long.
 const FEW: u32 = 3;
+const LIMIT: Duration = Duration::from_secs(20);
 const TASKS: u32 = 16;
 const TURNS_OF_EACH: u32 = 200;
 const TTL: Duration = Duration::from_secs(30);
@@ -49,6 +54,8 @@ fn main() -> Result<()> {
         rslock: rslock::LockManager::new(servers.iter().map(Server::url).collect()),
         redsync: Peer::start(cache.redsync()?, &theirs)?,
         fast: Peer::start(cache.redsync()?, &format!("{theirs}?fail_fast=true"))?,
+        cache,
+        theirs,
         servers,
     };
     println!("{:<72} {:>9} {:>9}   {:>6}", "redlock", "ours", "theirs", "ratio");
@@ -67,6 +74,9 @@ struct Bench {
     rslock: rslock::LockManager,
     redsync: Peer,
     fast: Peer,
+    cache: Cache,
+    /// The servers, as a peer wants them.
+    theirs: String,
     servers: Vec<Server>,
 }
 
@@ -113,36 +123,44 @@ impl Bench {
     /// The same while one of the five stands still.
     fn one_hangs(&mut self) -> Result<()> {
         let [mut healthy, mut plainly, mut with, mut without] = [const { Vec::new() }; 4];
-        let [mut rs, mut go, mut fast] = [const { Vec::new() }; 3];
-        for round in 0..SLICES / 2 {
+        for round in 0..HANGS {
             healthy.push(self.timed(TURNS, ours(&self.keeper, "hung", TURNS)));
             plainly.push(self.timed(TURNS, ours(&self.plain, "hung", TURNS)));
             self.servers[round % 5].pause()?;
             with.push(self.timed(TURNS, ours(&self.keeper, "hung", TURNS)));
             without.push(self.timed(TURNS, ours(&self.plain, "hung", TURNS)));
-            if round < 3 {
-                rs.push(self.timed(FEW, rslock(&self.rslock, "hung/rs", FEW)));
-                // Longer than the peers are given for anything else.
-                go.push(self.redsync.crowd("hung/go", 1, 1)?[0]);
-                fast.push(self.fast.crowd("hung/fast", FEW, 1)?[0] / FEW);
-            }
             self.servers[round % 5].resume()?;
             // What was sent to it is answered before the next one stands still.
             std::thread::sleep(Duration::from_millis(300));
         }
         at_most("one of five stands still: time, of all healthy", ratio(&with, &healthy), 1.2);
         at_most("the same with ?token=false", ratio(&without, &plainly), 1.2);
-        speeds("one of five stands still: of rslock", &with[..3], &rs, None);
-        speeds("one of five stands still: of redsync", &with[..3], &go, Some(1.0));
-        let what = "one of five stands still: of redsync that fails fast";
-        speeds(what, &with[..3], &fast, Some(1.0));
+        self.servers[0].pause()?;
+        let rs = tokio::time::timeout(LIMIT, each(FEW, rslock(&self.rslock, "hung/rs", FEW)));
+        let rs = self.runtime.block_on(async { rs.await.ok() });
+        let per_turn = |crowd: Option<Crowd>| crowd.map(|crowd| crowd.took / crowd.done);
+        let go = per_turn(self.redsync.crowd("hung/go", FEW, 1, LIMIT)?);
+        let fast = per_turn(self.fast.crowd("hung/fast", FEW, 1, LIMIT)?);
+        self.servers[0].resume()?;
+        let mine = median(with);
+        for (theirs, whose) in [(rs, "rslock"), (go, "redsync"), (fast, "redsync that fails fast")]
+        {
+            let what = format!("one of five stands still: of {whose}");
+            match theirs {
+                Some(theirs) => speeds(&what, &[mine], &[theirs], Some(1.0)),
+                None => println!("{what}, which did not finish {FEW} turns in {LIMIT:?}"),
+            }
+        }
+        // One that was waited for in vain may be at it still.
+        self.redsync = Peer::start(self.cache.redsync()?, &self.theirs)?;
+        self.fast = Peer::start(self.cache.redsync()?, &format!("{}?fail_fast=true", self.theirs))?;
         Ok(())
     }
 
     /// Tasks of one keeper, and of one of theirs, that want one name.
     fn contended(&mut self) -> Result<()> {
         let turns = TASKS * TURNS_OF_EACH;
-        let [mut mine, mut go, mut fast] = [const { Vec::new() }; 3];
+        let mut mine = Vec::new();
         let (mut longest, mut of_theirs) = (0.0_f64, f64::MAX);
         for _ in 0..3 {
             let keepers = vec![self.keeper.clone(); TASKS as usize];
@@ -150,19 +168,17 @@ impl Bench {
             let waits = self.runtime.block_on(crowd(keepers))?;
             mine.push(began.elapsed() / turns);
             longest = longest.max(spread(&waits)?);
-            for (peer, times) in [(&mut self.redsync, &mut go), (&mut self.fast, &mut fast)] {
-                let [took, most, mean] = peer.crowd("hot/go", TURNS_OF_EACH, TASKS)?;
-                times.push(took / turns);
-                of_theirs = of_theirs.min(most.as_secs_f64() / mean.as_secs_f64());
-            }
         }
-        let began = Instant::now();
-        self.runtime.block_on(rslock_crowd(&self.rslock))?;
-        let rs = vec![began.elapsed() / turns; 3];
-        let what = format!("{TASKS} tasks on one name");
-        speeds(&format!("{what}: of rslock"), &mine, &rs, Some(3.0));
-        speeds(&format!("{what}: of redsync"), &mine, &go, Some(1.0));
-        speeds(&format!("{what}: of redsync that fails fast"), &mine, &fast, Some(1.0));
+        let (mine, what) = (median(mine), format!("{TASKS} tasks on one name"));
+        let rs = self.runtime.block_on(rslock_crowd(&self.rslock))?;
+        speeds(&format!("{what}: of rslock"), &[mine], &[rs], Some(3.0));
+        let peers = [(&mut self.redsync, "redsync"), (&mut self.fast, "redsync that fails fast")];
+        for (peer, whose) in peers {
+            let crowd = peer.crowd("hot/go", TURNS_OF_EACH, TASKS, LIMIT)?;
+            let crowd = crowd.context("redsync waits longer than one may")?;
+            speeds(&format!("{what}: of {whose}"), &[mine], &[crowd.took / crowd.done], Some(1.0));
+            of_theirs = of_theirs.min(crowd.longest.as_secs_f64() / crowd.mean.as_secs_f64());
+        }
         at_most(&format!("{what}: longest wait of the mean"), longest, 5.0);
         at_most(&format!("{what}: the same, of redsync's"), longest / of_theirs, 1.0);
         Ok(())
@@ -180,9 +196,10 @@ impl Bench {
         let began = Instant::now();
         let waits = self.runtime.block_on(crowd(keepers))?;
         let mine = began.elapsed() / (TASKS * TURNS_OF_EACH);
-        let [go, ..] = self.redsync.crowd("keepers/go", TURNS_OF_EACH, TASKS)?;
+        let go = self.redsync.crowd("keepers/go", TURNS_OF_EACH, TASKS, LIMIT)?;
+        let go = go.context("redsync waits longer than one may")?;
         let what = format!("{TASKS} keepers on one name");
-        let theirs = go / (TASKS * TURNS_OF_EACH);
+        let theirs = go.took / go.done;
         speeds(&format!("{what}: of redsync"), &[mine], &[theirs], Some(1.0));
         // There is no order between keepers, so no limit either.
         println!("{:<92}   {:>6.2}", format!("{what}: longest wait of the mean"), spread(&waits)?);
@@ -229,17 +246,26 @@ async fn crowd(keepers: Vec<Keeper>) -> Result<Vec<Duration>> {
     Ok(waits)
 }
 
-async fn rslock_crowd(manager: &rslock::LockManager) -> Result<()> {
+/// The time of each turn; none begins after the limit.
+async fn rslock_crowd(manager: &rslock::LockManager) -> Result<Duration> {
+    let (began, done) = (Instant::now(), Arc::new(AtomicU32::new(0)));
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {
-            let manager = manager.clone();
-            tokio::spawn(async move { rslock(&manager, "hot/rs", TURNS_OF_EACH).await })
+            let (manager, done) = (manager.clone(), done.clone());
+            tokio::spawn(async move {
+                for _ in 0..TURNS_OF_EACH {
+                    if began.elapsed() < LIMIT {
+                        rslock(&manager, "hot/rs", 1).await;
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
         })
         .collect();
     for task in tasks {
         task.await?;
     }
-    Ok(())
+    Ok(began.elapsed() / done.load(Ordering::Relaxed))
 }
 
 /// The longest wait, divided by the mean.

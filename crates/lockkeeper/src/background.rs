@@ -144,6 +144,22 @@ impl Background {
         }
     }
 
+    /// As [`spawn`](Self::spawn), but where connections live: on the caller's runtime while that
+    /// drives itself. What is left when that runtime ends is done here.
+    ///
+    /// For work that talks to several connections: to each of them and back is one hop between threads
+    /// from elsewhere, and none from there.
+    pub(crate) fn spawn_near(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let caller = lock(&self.0.caller).clone();
+        match (caller, self.handle()) {
+            (Some(caller), Ok(own)) => {
+                let work = Completing::new(work, own, self.clone());
+                drop(self.0.tasks.spawn_on(work, &caller));
+            }
+            _ => self.spawn(work),
+        }
+    }
+
     /// Runs `work` for as long as the thread is there; nobody waits for it.
     pub fn drive(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.handle() {

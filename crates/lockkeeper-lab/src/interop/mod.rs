@@ -12,7 +12,7 @@
 //! | `unlock NAME` | `unlocked`, or `not-held` when it was lost |
 //! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
 //! | `bench NAME COUNT` | `took SECONDS`, for COUNT locks one after another (some peers) |
-//! | `crowd NAME COUNT TASKS` | `took SECONDS LONGEST MEAN`, for COUNT locks of each of so many at once, and their waits (redsync's) |
+//! | `crowd NAME COUNT TASKS LIMIT` | `took SECONDS LONGEST MEAN DONE`, for COUNT locks of each of so many at once, their waits, and how many locks were had before the limit (redsync's) |
 //! | `quit` | |
 //!
 //! Times are in milliseconds. An order may end with one more word that names who gives it: an
@@ -30,7 +30,7 @@ mod zookeeper;
 
 pub use install::Cache;
 pub use ours::serve;
-pub use peer::Peer;
+pub use peer::{Crowd, Peer};
 
 use crate::server::{Kind, Lab};
 use crate::stores::STORES;

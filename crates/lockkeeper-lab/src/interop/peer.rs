@@ -22,6 +22,19 @@ pub struct Peer {
     answers: Receiver<String>,
 }
 
+/// What a crowd of a peer's tasks took.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    /// All of them together.
+    pub took: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+    /// The mean of all waits.
+    pub mean: Duration,
+    /// How many locks were had.
+    pub done: u32,
+}
+
 impl Peer {
     /// Starts the peer, and waits until it is ready.
     ///
@@ -131,18 +144,29 @@ impl Peer {
         Ok(Duration::from_secs_f64(seconds.parse()?))
     }
 
-    /// How long the peer takes when so many of its tasks take the lock so often each; and the longest
-    /// and the mean of their waits.
+    /// Has so many tasks of the peer take the lock so often each; none begins anew after `limit`. `None`
+    /// if one of them takes as long again for what it has begun: the peer is of no use then.
     ///
     /// # Errors
-    /// When the peer does not support it, or as [`hear`](Self::hear).
-    pub fn crowd(&mut self, name: &str, count: u32, tasks: u32) -> Result<[Duration; 3]> {
-        self.tell(&format!("crowd {name} {count} {tasks}"))?;
-        let said = self.answers.recv_timeout(PATIENT * 20)?;
-        let seconds = said.strip_prefix("took ").with_context(|| format!("it says {said:?}"))?;
-        let seconds: Vec<f64> = seconds.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let [took, longest, mean] = seconds[..] else { bail!("it says {said:?}") };
-        Ok([took, longest, mean].map(Duration::from_secs_f64))
+    /// When the peer does not support it, or is gone.
+    pub fn crowd(
+        &mut self,
+        name: &str,
+        count: u32,
+        tasks: u32,
+        limit: Duration,
+    ) -> Result<Option<Crowd>> {
+        self.tell(&format!("crowd {name} {count} {tasks} {}", limit.as_millis()))?;
+        let said = match self.answers.recv_timeout(limit * 2) {
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            said => said?,
+        };
+        let numbers = said.strip_prefix("took ").with_context(|| format!("it says {said:?}"))?;
+        let numbers: Vec<_> = numbers.split(' ').collect();
+        let [took, longest, mean, done] = numbers[..] else { bail!("it says {said:?}") };
+        let span = |seconds: &str| anyhow::Ok(Duration::from_secs_f64(seconds.parse()?));
+        let (took, longest, mean) = (span(took)?, span(longest)?, span(mean)?);
+        Ok(Some(Crowd { took, longest, mean, done: done.parse()? }))
     }
 
     /// Checks that the peer has not answered yet.

@@ -81,7 +81,7 @@ func (p *peer) obey(words []string) (string, error) {
 	switch words[0] {
 	case "bench":
 		began := time.Now()
-		if _, err := p.turns(name, number); err != nil {
+		if _, err := p.turns(name, number, time.Time{}); err != nil {
 			return "", err
 		}
 		return fmt.Sprint("took ", time.Since(began).Seconds()), nil
@@ -90,7 +90,11 @@ func (p *peer) obey(words []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return p.crowd(name, number, tasks)
+		limit, err := strconv.Atoi(words[4])
+		if err != nil {
+			return "", err
+		}
+		return p.crowd(name, number, tasks, time.Duration(limit)*time.Millisecond)
 	}
 	mutex := p.mutex(name, time.Duration(number)*time.Millisecond)
 	if words[0] == "lock" {
@@ -120,10 +124,13 @@ func (p *peer) wait(mutex *redsync.Mutex) error {
 	}
 }
 
-// Takes the lock so often, and returns how long each wait was.
-func (p *peer) turns(name string, count int) ([]time.Duration, error) {
+// Takes the lock so often, or until then, and returns how long each wait was.
+func (p *peer) turns(name string, count int, until time.Time) ([]time.Duration, error) {
 	waits := make([]time.Duration, 0, count)
 	for range count {
+		if !until.IsZero() && time.Now().After(until) {
+			break
+		}
 		began, mutex := time.Now(), p.mutex(name, measured)
 		if err := p.wait(mutex); err != nil {
 			return nil, err
@@ -136,13 +143,13 @@ func (p *peer) turns(name string, count int) ([]time.Duration, error) {
 	return waits, nil
 }
 
-// Has several take it so often; tells how long that took, the longest wait and the mean of all.
-func (p *peer) crowd(name string, count, tasks int) (string, error) {
+// Has several take it so often; tells how long that took, the longest wait, the mean, and how many had it.
+func (p *peer) crowd(name string, count, tasks int, limit time.Duration) (string, error) {
 	var group sync.WaitGroup
 	all, failed := make([][]time.Duration, tasks), make([]error, tasks)
 	began := time.Now()
 	for task := range tasks {
-		group.Go(func() { all[task], failed[task] = p.turns(name, count) })
+		group.Go(func() { all[task], failed[task] = p.turns(name, count, began.Add(limit)) })
 	}
 	group.Wait()
 	took, waits := time.Since(began), slices.Concat(all...)
@@ -154,7 +161,8 @@ func (p *peer) crowd(name string, count, tasks int) (string, error) {
 		sum += wait
 	}
 	mean := sum.Seconds() / float64(len(waits))
-	return fmt.Sprint("took ", took.Seconds(), " ", slices.Max(waits).Seconds(), " ", mean), nil
+	longest := slices.Max(waits).Seconds()
+	return fmt.Sprintf("took %g %g %g %d", took.Seconds(), longest, mean, len(waits)), nil
 }
 
 // Whether the only trouble is that others have the lock, or had it by then.

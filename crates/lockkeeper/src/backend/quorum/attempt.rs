@@ -13,7 +13,7 @@
 use super::holding::{Holding, Phase};
 use super::node::Ballot;
 use super::nodes::{Nodes, TokenWay};
-use super::round::Round;
+use super::round::{Rest, Round};
 use crate::backend::{FencingToken, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -59,6 +59,7 @@ pub(super) async fn attempt(
     nodes: &Arc<Nodes>,
     holding: &Arc<Holding>,
     time: u32,
+    rest: &mut Rest,
 ) -> Result<Attempt> {
     let (majority, timeout) = (nodes.majority(), nodes.options.timeout);
     let since = nodes.since_now(&holding.claim);
@@ -68,7 +69,7 @@ pub(super) async fn attempt(
         TokenWay::None | TokenWay::Sequences => None,
     };
     holding.enter(Phase::Asking(time));
-    let (mut round, mut tally) = (Round::new(nodes.background(), sent + timeout), Tally::default());
+    let (mut round, mut tally) = (Round::new(sent + timeout), Tally::default());
     // Without a majority of nodes that answer, those that did not are asked too, whatever it costs.
     let silent = nodes.all.iter().filter(|node| node.silence.is_silent()).count();
     let force = nodes.all.len() - silent < majority;
@@ -89,11 +90,8 @@ pub(super) async fn attempt(
         tally.count(holding, number, ballot, sent);
     }
     let won = tally.yes.len() >= majority;
-    while let Some((number, ballot)) = round.glance().await {
-        tally.count(holding, number, ballot, sent);
-    }
     let token = match won {
-        true => token_for(nodes, holding, &tally, propose).await,
+        true => token_for(nodes, holding, &tally, propose, rest).await,
         false => None,
     };
     let granted = token.is_some();
@@ -103,13 +101,13 @@ pub(super) async fn attempt(
     let in_time = |number: &usize| (*number, format!("it did not answer within {timeout:?}"));
     tally.reasons.extend(round.unanswered().iter().map(in_time));
     let answering = late.clone();
-    round.finish(nodes.all.clone(), move |number, ballot| {
+    round.finish(nodes.all.clone(), rest, move |number, ballot| {
         answering.hear(number, ballot);
     });
     if let Some(token) = token {
         return Ok(Attempt::Granted { token, sent });
     }
-    undo(&late, &tally).await;
+    undo(&late, &tally, rest).await;
     tally.outcome(nodes)
 }
 
@@ -193,10 +191,11 @@ async fn token_for(
     holding: &Arc<Holding>,
     tally: &Tally,
     propose: Option<FencingToken>,
+    rest: &mut Rest,
 ) -> Option<Option<FencingToken>> {
     match nodes.way {
         TokenWay::None => return Some(None),
-        TokenWay::Sequences => return sequenced(nodes, holding, tally).await.map(Some),
+        TokenWay::Sequences => return sequenced(nodes, holding, tally, rest).await.map(Some),
         TokenWay::Floors => {}
     }
     let highest = tally.floors.iter().copied().max().unwrap_or(0);
@@ -217,8 +216,7 @@ async fn token_for(
         let (_, done) = round.next().await?;
         raised += usize::from(done);
     }
-    while round.glance().await.is_some() {}
-    round.finish(nodes.all.clone(), |_, _| {});
+    round.finish(nodes.all.clone(), rest, |_, _| {});
     Some(Some(token))
 }
 
@@ -229,6 +227,7 @@ async fn sequenced(
     nodes: &Arc<Nodes>,
     holding: &Arc<Holding>,
     tally: &Tally,
+    rest: &mut Rest,
 ) -> Option<FencingToken> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut floor = u64::try_from(since_epoch.as_micros()).unwrap_or(0);
@@ -242,7 +241,7 @@ async fn sequenced(
         while numbers.len() < nodes.majority() {
             numbers.extend(round.next().await?.1);
         }
-        round.finish(nodes.all.clone(), |_, _| {});
+        round.finish(nodes.all.clone(), rest, |_, _| {});
         let largest = numbers.iter().copied().max()?;
         if numbers.iter().all(|number| *number == largest) {
             return FencingToken::new(largest);
@@ -255,7 +254,7 @@ async fn sequenced(
 
 /// Removes the claim from the nodes that took it; what takes longer than a vote may is finished in the
 /// background.
-async fn undo(late: &Late, tally: &Tally) {
+async fn undo(late: &Late, tally: &Tally, rest: &mut Rest) {
     let Late { nodes, holding, .. } = late;
     let mut round = nodes.round();
     for number in tally.yes.iter().chain(&tally.void) {
@@ -271,7 +270,7 @@ async fn undo(late: &Late, tally: &Tally) {
         done(late, number, outcome);
     }
     let later = late.clone();
-    round.finish(nodes.all.clone(), move |number, outcome| {
+    round.finish(nodes.all.clone(), rest, move |number, outcome| {
         done(&later, number, outcome);
     });
 }
@@ -312,7 +311,7 @@ impl Late {
     pub(super) fn forget(&self, number: usize) {
         let (node, holding) = (self.nodes.all[number].clone(), self.holding.clone());
         let end = Moment::now() + holding.claim.ttl;
-        self.nodes.background().spawn(async move {
+        self.nodes.background().spawn_near(async move {
             node.forget(holding.claim.clone(), end).await;
             holding.is_forgotten(number);
         });

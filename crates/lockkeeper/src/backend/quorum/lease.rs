@@ -13,20 +13,28 @@
 use super::attempt::Late;
 use super::holding::{Holding, Phase, clock_jump};
 use super::nodes::Nodes;
+use super::round::{Rest, run};
 use super::turns::Place;
 use crate::backend::{Alarm, FencingToken, Kept, Lease, LossReason, Moment, Release, Standing};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A held claim.
 #[derive(Debug)]
 pub(super) struct QuorumLease {
+    held: Held,
+    /// Keeps the keeper's other claims on the name from asking.
+    place: Option<Place>,
+}
+
+/// What is needed to keep it and to give it back.
+#[derive(Debug, Clone)]
+struct Held {
     nodes: Arc<Nodes>,
     holding: Arc<Holding>,
     token: Option<FencingToken>,
-    /// Keeps the keeper's other claims on the name from asking.
-    place: Option<Place>,
 }
 
 /// What nodes said to a renewal.
@@ -53,15 +61,17 @@ impl QuorumLease {
         token: Option<FencingToken>,
         place: Place,
     ) -> Self {
-        Self { nodes, holding, token, place: Some(place) }
+        Self { held: Held { nodes, holding, token }, place: Some(place) }
     }
 
     /// Of a claim that any keeper was granted. What a node lacks is not taken anew: that is for the
     /// holder, who knows that it did not give the claim back.
     pub(super) fn resumed(nodes: Arc<Nodes>, holding: Arc<Holding>) -> Self {
-        Self { nodes, holding, token: None, place: None }
+        Self { held: Held { nodes, holding, token: None }, place: None }
     }
+}
 
+impl Held {
     fn time(&self) -> u32 {
         match self.holding.phase() {
             Phase::Held(time) => time,
@@ -159,11 +169,9 @@ impl QuorumLease {
         let said: Vec<_> = answers.reasons.iter().map(shown).collect();
         LossReason::NoMajority { reason: said.join("; ") }
     }
-}
 
-#[async_trait]
-impl Lease for QuorumLease {
-    async fn renew(&mut self) -> Result<Standing> {
+    /// Asks all nodes to keep the claim.
+    async fn renew(&self, rest: &mut Rest) -> Result<Standing> {
         let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
         let since = self.nodes.since_now(&self.holding.claim);
         let mut round = self.nodes.patient_round(&self.holding.claim);
@@ -183,11 +191,8 @@ impl Lease for QuorumLease {
             let Some((number, answer)) = round.next().await else { break };
             self.weigh(&mut answers, number, since.sent, answer);
         }
-        while let Some((number, answer)) = round.glance().await {
-            self.weigh(&mut answers, number, since.sent, answer);
-        }
         let late = self.hear_late(since.sent);
-        round.finish(self.nodes.all.clone(), late);
+        round.finish(self.nodes.all.clone(), rest, late);
         if let Some(reason) = answers.broken.take() {
             return Ok(self.lost(&answers, LossReason::Broken { reason }));
         }
@@ -204,7 +209,8 @@ impl Lease for QuorumLease {
         Err(self.nodes.too_few(answers.yes, &answers.reasons))
     }
 
-    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+    /// Gives the claim back at all nodes; for `stay` nobody else may have the name yet.
+    async fn release(&self, stay: Duration, rest: &mut Rest) -> Result<()> {
         // From here on late answers undo what they find.
         self.holding.enter(Phase::Over);
         let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
@@ -222,9 +228,9 @@ impl Lease for QuorumLease {
                 Some(admission) => {
                     asked += 1;
                     let claim = self.holding.claim.clone();
-                    round.ask(number, node.clone().give_back(claim, how.stay(), admission));
+                    round.ask(number, node.clone().give_back(claim, stay, admission));
                 }
-                None => give_back_later(&late, number, how, end),
+                None => give_back_later(&late, number, stay, end),
             }
         }
         let settle = |late: &Late, number: usize, answer: Result<bool>| match answer {
@@ -236,35 +242,56 @@ impl Lease for QuorumLease {
             asked -= 1;
             settle(&late, number, answer);
         }
-        while let Some((number, answer)) = round.glance().await {
-            settle(&late, number, answer);
-        }
         let (had, lacked, _) = standing(&self.holding, all);
         if had < majority && all - lacked >= majority {
             let later = late.clone();
-            round.finish(self.nodes.all.clone(), move |number, answer| {
+            round.finish(self.nodes.all.clone(), rest, move |number, answer| {
                 settle(&later, number, answer);
             });
             let reasons = [(0, "too few nodes answered the release".to_owned())];
             return Err(self.nodes.too_few(had, &reasons));
         }
-        // The name is free, or another's: the rest is for the background.
-        self.place = None;
-        let (later, stay) = (late.clone(), how.stay());
-        round.finish(self.nodes.all.clone(), move |number, answer| match answer {
+        let later = late.clone();
+        round.finish(self.nodes.all.clone(), rest, move |number, answer| match answer {
             Ok(had) => later.holding.is_given_back(number, had),
-            Err(_) => give_back_later(&later, number, &Release::after(stay), end),
+            Err(_) => give_back_later(&later, number, stay, end),
         });
         for number in 0..all {
             if self.holding.given_back(number).is_none() && self.holding.begin(number) {
-                give_back_later(&late, number, how, end);
+                give_back_later(&late, number, stay, end);
             }
         }
         if had >= majority { Ok(()) } else { Err(LossReason::Gone.to_error()) }
     }
+}
+
+#[async_trait]
+impl Lease for QuorumLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        let held = self.held.clone();
+        let work = async move {
+            let mut rest = Rest::default();
+            (held.renew(&mut rest).await, rest)
+        };
+        run(&self.held.nodes, work).await
+    }
+
+    async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let (held, stay) = (self.held.clone(), how.stay());
+        let work = async move {
+            let mut rest = Rest::default();
+            (held.release(stay, &mut rest).await, rest)
+        };
+        let released = run(&self.held.nodes, work).await;
+        if released.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Lost) {
+            // The name is free, or another's.
+            self.place = None;
+        }
+        released
+    }
 
     fn watch(&mut self, alarm: Alarm) {
-        self.holding.watch(alarm);
+        self.held.holding.watch(alarm);
     }
 }
 
@@ -290,9 +317,9 @@ fn is_settled(holding: &Holding, all: usize, majority: usize) -> bool {
 
 /// Gives the claim back at a node that does not answer, until it does or has dropped the claim by
 /// itself. The request counts as under way until then.
-fn give_back_later(late: &Late, number: usize, how: &Release<'_>, end: Moment) {
-    let (node, holding, stay) = (late.nodes.all[number].clone(), late.holding.clone(), how.stay());
-    late.nodes.background().spawn(async move {
+fn give_back_later(late: &Late, number: usize, stay: Duration, end: Moment) {
+    let (node, holding) = (late.nodes.all[number].clone(), late.holding.clone());
+    late.nodes.background().spawn_near(async move {
         // What is left of `stay` by then is for the nodes that answered to keep.
         if stay.is_zero() {
             node.forget(holding.claim.clone(), end).await;

@@ -81,7 +81,7 @@ impl Nodes {
 
     /// A question to many nodes, whose answers count for as long as a vote's.
     pub(super) fn round<T: Send + 'static>(&self) -> Round<T> {
-        Round::new(self.background(), Moment::now() + self.options.timeout)
+        Round::new(Moment::now() + self.options.timeout)
     }
 
     /// A question about a claim that is held. An answer is of use whenever it comes: a renewal counts
@@ -89,7 +89,7 @@ impl Nodes {
     /// has not answered yet, it is waited for longer than for a vote.
     pub(super) fn patient_round<T: Send + 'static>(&self, claim: &Claim) -> Round<T> {
         let limit = (self.options.timeout * 20).min(claim.ttl / 4).max(self.options.timeout);
-        Round::new(self.background(), Moment::now() + limit)
+        Round::new(Moment::now() + limit)
     }
 
     /// From when on a vote for the claim counts that is asked for now.

@@ -1,39 +1,66 @@
 //! One question to many nodes at once.
 //!
 //! The question is decided as soon as enough have answered. The answers of the others are still of
-//! interest (a claim that a slow node took must be kept in step, or undone), and are waited for in the
-//! background.
+//! interest: a claim that a slow node took must be kept in step, or undone. With five nodes there are
+//! two of those each time, so it must cost nothing to wait for them.
+//!
+//! ```text
+//!   caller                     a task where the connections live
+//!   run(work) ───────────────► ask 1 2 3 4 5
+//!                              answers of 2, 4, 1
+//!   outcome   ◄── tell ─────── a majority
+//!                              answers of 5, 3     the rest, by the same task
+//! ```
+//!
+//! To poll the questions in the caller's task was rejected: each question and each answer then crosses
+//! to the threads of the connections and back, and what is left must be handed over.
 
 use super::node::Node;
-use crate::backend::{Background, Moment};
-use crate::completing::Entered;
+use super::nodes::Nodes;
+use crate::backend::Moment;
+use crate::error::{Error, ErrorKind, Result};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
-/// How often the sockets are looked at once more after the decision, before the rest is handed to the
-/// background. Answers of healthy nodes arrive together, and to hand over costs more than to look.
-const GLANCES: usize = 3;
+/// What is left to do when the outcome is known.
+#[derive(Default)]
+pub(super) struct Rest(Vec<BoxFuture<'static, ()>>);
+
+/// Does `work` in a task of its own and returns its outcome as soon as that is known; the same task then
+/// does the rest.
+pub(super) async fn run<T: Send + 'static>(
+    nodes: &Nodes,
+    work: impl Future<Output = (Result<T>, Rest)> + Send + 'static,
+) -> Result<T> {
+    let (tell, told) = oneshot::channel();
+    nodes.background().spawn_near(async move {
+        let (outcome, Rest(rest)) = work.await;
+        // Keepers finish what they begin, so that somebody is there to be told.
+        let _ = tell.send(outcome);
+        join_all(rest).await;
+    });
+    told.await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Unavailable, "cannot start a background thread"))
+    })
+}
 
 /// What nodes were asked and have not answered.
-///
-/// Questions are polled by whoever asks, and later by the background; so their timers are those of the
-/// background from the start. Several keepers may share one quorum, and those of a keeper that is gone
-/// cannot be polled any more.
 pub(super) struct Round<T> {
-    background: Background,
     under_way: FuturesUnordered<BoxFuture<'static, (usize, T)>>,
     /// The nodes that have not answered.
     silent: Vec<usize>,
-    limit: Moment,
+    /// Until when answers count; `None` once that has passed.
+    limit: Option<BoxFuture<'static, ()>>,
 }
 
 impl<T: Send + 'static> Round<T> {
     /// Answers count until `limit`.
-    pub(super) fn new(background: &Background, limit: Moment) -> Self {
-        let background = background.clone();
-        Self { background, under_way: FuturesUnordered::new(), silent: Vec::new(), limit }
+    pub(super) fn new(limit: Moment) -> Self {
+        let limit = Some(limit.reached().boxed());
+        Self { under_way: FuturesUnordered::new(), silent: Vec::new(), limit }
     }
 
     /// Asks the node with this number.
@@ -43,39 +70,22 @@ impl<T: Send + 'static> Round<T> {
         question: impl Future<Output = T> + Send + 'static,
     ) {
         self.silent.push(number);
-        let question = question.map(move |answer| (number, answer));
-        self.under_way.push(match self.background.handle() {
-            Ok(home) => Entered::new(question, home).boxed(),
-            // Without a thread to be had the background does nothing at all.
-            Err(_) => question.boxed(),
-        });
+        self.under_way.push(question.map(move |answer| (number, answer)).boxed());
     }
 
     /// The next answer; `None` when there are no more, or the limit has passed.
     pub(super) async fn next(&mut self) -> Option<(usize, T)> {
-        let limit = self.limit;
-        let answer = tokio::select! {
-            biased;
-            answer = self.under_way.next() => answer,
-            () = limit.reached() => None,
+        let answer = match &mut self.limit {
+            Some(limit) => tokio::select! {
+                biased;
+                answer = self.under_way.next() => answer,
+                () = limit => {
+                    self.limit = None;
+                    None
+                }
+            },
+            None => self.under_way.next().now_or_never().flatten(),
         };
-        self.answered(answer)
-    }
-
-    /// The next answer if it is there already, or arrives with those that are.
-    pub(super) async fn glance(&mut self) -> Option<(usize, T)> {
-        for glance in 0..=GLANCES {
-            if let Some(answer) = self.under_way.next().now_or_never() {
-                return self.answered(answer);
-            }
-            if glance < GLANCES {
-                tokio::task::yield_now().await;
-            }
-        }
-        None
-    }
-
-    fn answered(&mut self, answer: Option<(usize, T)>) -> Option<(usize, T)> {
         if let Some((number, _)) = &answer {
             self.silent.retain(|silent| silent != number);
         }
@@ -87,17 +97,17 @@ impl<T: Send + 'static> Round<T> {
         &self.silent
     }
 
-    /// Waits for the rest in the background, and tells `late` of each.
+    /// Leaves it to `rest` to wait for the others, and to tell `late` of each.
     pub(super) fn finish(
         mut self,
         nodes: Arc<[Arc<Node>]>,
+        rest: &mut Rest,
         late: impl Fn(usize, T) + Send + 'static,
     ) {
         if self.under_way.is_empty() {
             return;
         }
-        let background = self.background.clone();
-        background.spawn(async move {
+        rest.0.push(Box::pin(async move {
             while let Some((number, answer)) = self.next().await {
                 late(number, answer);
             }
@@ -107,6 +117,6 @@ impl<T: Send + 'static> Round<T> {
             while let Some((number, answer)) = self.under_way.next().await {
                 late(number, answer);
             }
-        });
+        }));
     }
 }

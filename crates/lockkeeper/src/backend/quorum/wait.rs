@@ -5,6 +5,7 @@ use super::holding::Holding;
 use super::lease::QuorumLease;
 use super::nodes::Nodes;
 use super::notices::Notices;
+use super::round::{Rest, run};
 use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
 use crate::error::Result;
 use std::sync::Arc;
@@ -50,7 +51,12 @@ pub(super) async fn acquire(
             notices.listen();
         }
         let began = Moment::now();
-        let answer = attempt(nodes, &holding, time).await?;
+        let (asked, asking) = (nodes.clone(), holding.clone());
+        let answer = run(nodes, async move {
+            let mut rest = Rest::default();
+            (attempt(&asked, &asking, time, &mut rest).await, rest)
+        });
+        let answer = answer.await?;
         let took = Moment::now().since(began);
         let span = match answer {
             Attempt::Granted { token, sent } => {
