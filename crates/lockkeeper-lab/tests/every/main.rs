@@ -61,9 +61,9 @@ fn needing(kind: Kind, name: String, case: impl FnOnce() -> Result<()> + Send + 
     }
 }
 
-/// Open connections of this process to the server. Its own to itself are not ours: the table of
-/// connections is the whole machine's.
-fn connections(server: &Server) -> Result<usize> {
+/// Open connections of this process to the server, by the numbers of their sockets. Its own to itself
+/// are not ours: the table of connections is the whole machine's.
+fn connections(server: &Server) -> Result<HashSet<String>> {
     let mut ours = HashSet::new();
     for file in std::fs::read_dir("/proc/self/fd")? {
         // A file may be closed between the two looks.
@@ -74,12 +74,13 @@ fn connections(server: &Server) -> Result<usize> {
     }
     let ports: Vec<_> = server.place().ports().iter().map(|port| format!(":{port:04X}")).collect();
     let text = std::fs::read_to_string("/proc/self/net/tcp")?;
-    let open = text.lines().skip(1).filter(|line| {
+    let open = text.lines().skip(1).filter_map(|line| {
         let columns: Vec<_> = line.split_whitespace().collect();
-        let (Some(remote), Some(inode)) = (columns.get(2), columns.get(9)) else { return false };
-        ports.iter().any(|port| remote.ends_with(port)) && ours.contains(*inode)
+        let (remote, inode) = (columns.get(2)?, columns.get(9)?);
+        let leads_there = ports.iter().any(|port| remote.ends_with(port));
+        (leads_there && ours.contains(*inode)).then(|| (*inode).to_owned())
     });
-    Ok(open.count())
+    Ok(open.collect())
 }
 
 /// Threads of this process that keepers have started.
@@ -107,9 +108,9 @@ async fn work(keeper: &Keeper) -> Result<()> {
 async fn closed(server: &Server) -> Result<()> {
     let keeper = lockkeeper::connect(&server.url()).await?;
     work(&keeper).await?;
-    ensure!(connections(server)? > 0, "unknown: there was no connection to be seen");
+    ensure!(!connections(server)?.is_empty(), "unknown: there was no connection to be seen");
     ensure!(keeper.close(PATIENT).await, "something was left undone");
-    let none = async || Ok((connections(server)? == 0).then_some(()));
+    let none = async || Ok(connections(server)?.is_empty().then_some(()));
     eventually("every connection is closed", none).await;
     // Not because the keeper went away.
     drop(keeper);
@@ -139,9 +140,10 @@ async fn waiting(server: &Server) -> Result<()> {
     queued(&mut events, 1).await?;
     let before = connections(server)?;
     ensure!(keeper.close(PATIENT).await, "something was left undone");
-    // Neither its place nor a connection is taken from it; it may make one more, to hear of a release.
+    // Neither its place nor any of these very connections is taken from it. One that waits may make one
+    // more at any time, to hear of a release.
     let after = connections(server)?;
-    ensure!(after >= before, "{after} of {before} are left");
+    ensure!(before.is_subset(&after), "of {before:?} there are left {after:?}");
     // Where there are places.
     if keeper.capability().fair {
         ensure!(holder.show("a").await?.waiters.len() == 1, "it lost its place");
@@ -160,7 +162,7 @@ async fn gone(server: &Server) -> Result<()> {
     keeper.close(PATIENT).await;
     drop(keeper);
     eventually("no thread is left", async || Ok((threads()? == 0).then_some(()))).await;
-    let none = async || Ok((connections(server)? == 0).then_some(()));
+    let none = async || Ok(connections(server)?.is_empty().then_some(()));
     eventually("no connection is left", none).await;
     Ok(())
 }

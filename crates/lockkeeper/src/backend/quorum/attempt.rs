@@ -112,9 +112,13 @@ pub(super) async fn attempt(
 }
 
 impl Tally {
-    /// Whether more answers would change nothing.
+    /// Whether more answers would change nothing: the claim is granted; or it is refused, and it is known
+    /// whether a majority can vote at all, which makes the difference between a lock that is taken and an
+    /// error.
     fn is_decided(&self, majority: usize) -> bool {
-        self.open == 0 || self.yes.len() >= majority || self.yes.len() + self.open < majority
+        let (yes, can) = (self.yes.len(), self.yes.len() + self.no.len());
+        let known = can >= majority || can + self.open < majority;
+        self.open == 0 || yes >= majority || (yes + self.open < majority && known)
     }
 
     fn count(&mut self, holding: &Holding, number: usize, ballot: Ballot, sent: Moment) {
