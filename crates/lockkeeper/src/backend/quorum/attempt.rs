@@ -108,7 +108,8 @@ pub(super) async fn attempt(
         return Ok(Attempt::Granted { token, sent });
     }
     undo(&late, &tally, rest).await;
-    tally.outcome(nodes)
+    // Nobody else has it: that it was not granted is no reason to call it taken.
+    if won { Ok(Attempt::Slow(nodes.too_slow())) } else { tally.outcome(nodes) }
 }
 
 impl Tally {

@@ -149,6 +149,16 @@ impl Nodes {
         );
         Error::new(ErrorKind::Unavailable, message).with("nodes", said.join("; "))
     }
+
+    /// The error for votes that came to nothing, because too few nodes took the token.
+    pub(super) fn too_slow(&self) -> Error {
+        let message = format!(
+            "a majority voted for it, and too few of them took its token within {:?}: ask again, or \
+             lengthen timeout",
+            self.options.timeout
+        );
+        Error::new(ErrorKind::Unavailable, message)
+    }
 }
 
 impl fmt::Display for Nodes {

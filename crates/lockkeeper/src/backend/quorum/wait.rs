@@ -70,13 +70,20 @@ pub(super) async fn acquire(
             Attempt::Split => pause.split(took),
             Attempt::Slow(error) => {
                 let until = *slow_until.get_or_insert(began + PATIENT.max(nodes.options.timeout));
-                if until.remaining().is_zero() || (waits && patience.is_over()) {
+                // At the caller's limit the last answer counts, if there was one.
+                let heard = waits && patience.has_heard();
+                if waits && patience.is_over() {
+                    return if heard { Ok(None) } else { Err(error) };
+                }
+                if until.remaining().is_zero() {
                     return Err(error);
                 }
                 let again = Moment::now() + pause.split(nodes.options.timeout);
                 tokio::select! {
                     () = again.reached() => continue,
-                    () = patience.over(), if waits => return Err(error),
+                    () = patience.over(), if waits => {
+                        return if heard { Ok(None) } else { Err(error) };
+                    }
                 }
             }
         };

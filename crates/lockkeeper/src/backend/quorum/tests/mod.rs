@@ -111,12 +111,12 @@ async fn a_restarted_node_is_retaken_and_votes_when_it_is_old_enough() {
     let nodes = nodes(3);
     let (one, two) = (keeper(&nodes), keeper(&nodes));
     let guard = held(&one).await;
-    nodes[1].hangs.send_replace(true);
+    nodes[1].fails.store(true, Ordering::SeqCst);
     tokio::time::sleep(TTL).await;
     // Two of three have it. One of those forgets it, and the third comes back: if both voted for
     // another, there would be two holders.
     nodes[2].restart_empty();
-    nodes[1].hangs.send_replace(false);
+    nodes[1].fails.store(false, Ordering::SeqCst);
     nodes[1].restart_empty();
     let error = two.lock("a").ttl(TTL).try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("min_uptime"), "{error}");

@@ -3,10 +3,10 @@
 use super::node::TestNode;
 use super::{TIMEOUT, TTL, held, keeper, nodes, over, secs, taken};
 use crate::backend::quorum::{Quorum, QuorumOptions};
-use crate::backend::{Backend, Mode, Moment, Name, Standing, Ticket};
+use crate::backend::{Backend, Background, Mode, Moment, Name, Standing, Ticket};
 use crate::{ErrorKind, Keeper, LossReason};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn quorum(nodes: &[TestNode]) -> Arc<Quorum> {
@@ -162,4 +162,33 @@ async fn a_restarted_node_does_not_vote_for_the_longest_ttl_in_use() {
     assert!(error.to_string().contains("min_uptime"), "{error}");
     tokio::time::sleep(secs(31)).await;
     held(&keeper).await.release().await.unwrap();
+}
+
+/// Stragglers are waited for where the connections live, which may be the caller's runtime.
+#[test]
+fn what_is_left_when_the_callers_runtime_ends_is_done_in_the_background() {
+    let background = Background::new();
+    // Outside of any runtime, so that it is a thread of its own.
+    background.handle().unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let (finish, callers) = (done.clone(), tokio::runtime::Runtime::new().unwrap());
+    callers.block_on(async {
+        background.notice_caller();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        background.spawn_near(async move {
+            let there = tokio::runtime::Handle::current().id();
+            let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            let _ = begin.send((there, thread));
+            tokio::time::sleep(TIMEOUT).await;
+            finish.store(true, Ordering::SeqCst);
+        });
+        let (timers, thread) = begun.await.unwrap();
+        assert_eq!(timers, background.handle().unwrap().id(), "its timers would end with it");
+        assert_ne!(thread, "lockkeeper", "it crossed to another thread");
+    });
+    drop(callers);
+    assert!(!done.load(Ordering::SeqCst), "unknown: it was done before");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    assert!(runtime.block_on(background.idle(secs(30))));
+    assert!(done.load(Ordering::SeqCst), "it was dropped with the runtime");
 }
