@@ -103,12 +103,17 @@ impl Bench {
     /// Acquire and release of a name that nobody else wants.
     fn free(&mut self) -> Result<()> {
         let [mut with, mut without, mut rs, mut go, mut fast] = [const { Vec::new() }; 5];
-        for _ in 0..SLICES {
-            with.push(self.timed(TURNS, ours(&self.keeper, "free", TURNS)));
-            without.push(self.timed(TURNS, ours(&self.plain, "free", TURNS)));
-            rs.push(self.timed(TURNS, rslock(&self.rslock, "free/rs", TURNS)));
-            go.push(self.redsync.bench("free/go", TURNS)? / TURNS);
-            fast.push(self.fast.bench("free/go", TURNS)? / TURNS);
+        for slice in 0..SLICES {
+            // Each follows the same one as often as it is followed by it.
+            for turn in 0..5 {
+                match if slice % 2 == 0 { turn } else { 4 - turn } {
+                    0 => with.push(self.timed(TURNS, ours(&self.keeper, "free", TURNS))),
+                    1 => without.push(self.timed(TURNS, ours(&self.plain, "free", TURNS))),
+                    2 => rs.push(self.timed(TURNS, rslock(&self.rslock, "free/rs", TURNS))),
+                    3 => go.push(self.redsync.bench("free/go", TURNS)? / TURNS),
+                    _ => fast.push(self.fast.bench("free/go", TURNS)? / TURNS),
+                }
+            }
         }
         let (plain, token) = ("acquire + release, ?token=false", "acquire + release, with a token");
         speeds(&format!("{plain}: of rslock"), &without, &rs, Some(1.2));
@@ -136,8 +141,8 @@ impl Bench {
         at_most("one of five stands still: time, of all healthy", ratio(&with, &healthy), 1.2);
         at_most("the same with ?token=false", ratio(&without, &plainly), 1.2);
         self.servers[0].pause()?;
-        let rs = tokio::time::timeout(LIMIT, each(FEW, rslock(&self.rslock, "hung/rs", FEW)));
-        let rs = self.runtime.block_on(async { rs.await.ok() });
+        let rs = each(FEW, rslock(&self.rslock, "hung/rs", FEW));
+        let rs = self.runtime.block_on(async { tokio::time::timeout(LIMIT, rs).await.ok() });
         let per_turn = |crowd: Option<Crowd>| crowd.map(|crowd| crowd.took / crowd.done);
         let go = per_turn(self.redsync.crowd("hung/go", FEW, 1, LIMIT)?);
         let fast = per_turn(self.fast.crowd("hung/fast", FEW, 1, LIMIT)?);
