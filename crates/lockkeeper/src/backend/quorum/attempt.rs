@@ -113,13 +113,13 @@ pub(super) async fn attempt(
 }
 
 impl Tally {
-    /// Whether more answers would change nothing: the claim is granted; or it is refused, and it is known
-    /// whether a majority can vote at all, which makes the difference between a lock that is taken and an
-    /// error.
+    /// Whether more answers would change nothing: the claim is granted, or refused by nodes of which a
+    /// majority can vote. If it is not known yet that so many can, all are waited for: that is an error
+    /// then, which names each of those that cannot.
     fn is_decided(&self, majority: usize) -> bool {
         let (yes, can) = (self.yes.len(), self.yes.len() + self.no.len());
-        let known = can >= majority || can + self.open < majority;
-        self.open == 0 || yes >= majority || (yes + self.open < majority && known)
+        let refused = yes + self.open < majority && can >= majority;
+        self.open == 0 || yes >= majority || refused
     }
 
     fn count(&mut self, holding: &Holding, number: usize, ballot: Ballot, sent: Moment) {
