@@ -145,19 +145,43 @@ impl Background {
     }
 
     /// As [`spawn`](Self::spawn), but where connections live: on the caller's runtime while that
-    /// drives itself. What is left when that runtime ends is done here.
+    /// drives itself. What is left when that runtime ends is done here; and all of it, if that runtime
+    /// does not begin in time because its threads are blocked. Returns what `told` says, which the work
+    /// is to tell.
     ///
     /// For work that talks to several connections: to each of them and back is one hop between threads
     /// from elsewhere, and none from there.
-    pub(crate) fn spawn_near(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) async fn spawn_near<T>(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+        mut told: oneshot::Receiver<T>,
+    ) -> Option<T> {
         let caller = lock(&self.0.caller).clone();
-        match (caller, self.handle()) {
-            (Some(caller), Ok(own)) => {
-                let work = Completing::new(work, own, self.clone());
-                drop(self.0.tasks.spawn_on(work, &caller));
+        let (Some(caller), Ok(own)) = (caller, self.handle()) else {
+            self.spawn(work);
+            return told.await.ok();
+        };
+        let waiting = Arc::new(Mutex::new(Some(work)));
+        let (theirs, background, counted) = (waiting.clone(), self.clone(), self.0.tasks.token());
+        drop(caller.spawn(async move {
+            let begun = lock(&theirs).take();
+            if let Some(work) = begun {
+                Completing::new(work, own, background).await;
             }
-            _ => self.spawn(work),
+            drop(counted);
+        }));
+        let limit = Moment::now() + PROMPT;
+        tokio::select! {
+            biased;
+            told = &mut told => return told.ok(),
+            () = limit.reached() => {}
         }
+        let unbegun = lock(&waiting).take();
+        if let Some(work) = unbegun {
+            lock(&self.0.caller).take_if(|known| known.id() == caller.id());
+            self.spawn(work);
+        }
+        told.await.ok()
     }
 
     /// Runs `work` for as long as the thread is there; nobody waits for it.

@@ -316,7 +316,7 @@ impl Late {
     pub(super) fn forget(&self, number: usize) {
         let (node, holding) = (self.nodes.all[number].clone(), self.holding.clone());
         let end = Moment::now() + holding.claim.ttl;
-        self.nodes.background().spawn_near(async move {
+        self.nodes.background().spawn(async move {
             node.forget(holding.claim.clone(), end).await;
             holding.is_forgotten(number);
         });

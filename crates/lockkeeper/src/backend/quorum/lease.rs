@@ -13,7 +13,7 @@
 use super::attempt::Late;
 use super::holding::{Holding, Phase, clock_jump};
 use super::nodes::Nodes;
-use super::round::{Rest, run};
+use super::round::{By, Rest, run};
 use super::turns::Place;
 use crate::backend::{Alarm, FencingToken, Kept, Lease, LossReason, Moment, Release, Standing};
 use crate::error::{ErrorKind, Result};
@@ -273,7 +273,7 @@ impl Lease for QuorumLease {
             let mut rest = Rest::default();
             (held.renew(&mut rest).await, rest)
         };
-        run(&self.held.nodes, work).await
+        run(&self.held.nodes, By::Keeper, work).await
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
@@ -282,7 +282,7 @@ impl Lease for QuorumLease {
             let mut rest = Rest::default();
             (held.release(stay, &mut rest).await, rest)
         };
-        let released = run(&self.held.nodes, work).await;
+        let released = run(&self.held.nodes, By::Caller, work).await;
         if released.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Lost) {
             // The name is free, or another's.
             self.place = None;
@@ -319,7 +319,7 @@ fn is_settled(holding: &Holding, all: usize, majority: usize) -> bool {
 /// itself. The request counts as under way until then.
 fn give_back_later(late: &Late, number: usize, stay: Duration, end: Moment) {
     let (node, holding) = (late.nodes.all[number].clone(), late.holding.clone());
-    late.nodes.background().spawn_near(async move {
+    late.nodes.background().spawn(async move {
         // What is left of `stay` by then is for the nodes that answered to keep.
         if stay.is_zero() {
             node.forget(holding.claim.clone(), end).await;

@@ -29,21 +29,38 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(super) struct Rest(Vec<BoxFuture<'static, ()>>);
 
+/// Whose work it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// A caller's, who waits for it: to be done where the connections live.
+    Caller,
+    /// The keeper's own: to be done in the background, whatever becomes of the caller's runtime.
+    Keeper,
+}
+
 /// Does `work` in a task of its own and returns its outcome as soon as that is known; the same task then
 /// does the rest.
 pub(super) async fn run<T: Send + 'static>(
     nodes: &Nodes,
+    by: By,
     work: impl Future<Output = (Result<T>, Rest)> + Send + 'static,
 ) -> Result<T> {
     let (tell, told) = oneshot::channel();
-    nodes.background().spawn_near(async move {
+    let work = async move {
         let (outcome, Rest(rest)) = work.await;
         // Keepers finish what they begin, so that somebody is there to be told.
         let _ = tell.send(outcome);
         join_all(rest).await;
-    });
-    told.await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Unavailable, "cannot start a background thread"))
+    };
+    let outcome = match by {
+        By::Caller => nodes.background().spawn_near(work, told).await,
+        By::Keeper => {
+            nodes.background().spawn(work);
+            told.await.ok()
+        }
+    };
+    outcome.unwrap_or_else(|| {
+        Err(Error::new(ErrorKind::Unavailable, "the background thread is gone: connect again"))
     })
 }
 

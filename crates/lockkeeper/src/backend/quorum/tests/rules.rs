@@ -175,14 +175,14 @@ fn what_is_left_when_the_callers_runtime_ends_is_done_in_the_background() {
     callers.block_on(async {
         background.notice_caller();
         let (begin, begun) = tokio::sync::oneshot::channel();
-        background.spawn_near(async move {
+        let work = async move {
             let there = tokio::runtime::Handle::current().id();
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
             let _ = begin.send((there, thread));
             tokio::time::sleep(TIMEOUT).await;
             finish.store(true, Ordering::SeqCst);
-        });
-        let (timers, thread) = begun.await.unwrap();
+        };
+        let (timers, thread) = background.spawn_near(work, begun).await.unwrap();
         assert_eq!(timers, background.handle().unwrap().id(), "its timers would end with it");
         assert_ne!(thread, "lockkeeper", "it crossed to another thread");
     });
@@ -191,4 +191,27 @@ fn what_is_left_when_the_callers_runtime_ends_is_done_in_the_background() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     assert!(runtime.block_on(background.idle(secs(30))));
     assert!(done.load(Ordering::SeqCst), "it was dropped with the runtime");
+}
+
+#[test]
+fn a_caller_whose_threads_are_blocked_is_not_waited_for() {
+    let background = Background::new();
+    background.handle().unwrap();
+    let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let (block, blocks) = std::sync::mpsc::channel::<()>();
+    callers.spawn(async move {
+        block.send(()).unwrap();
+        let _ = blocked.recv();
+    });
+    blocks.recv().unwrap();
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let work = async move {
+        let _ = begin.send(std::thread::current().name().map(str::to_owned));
+    };
+    callers.block_on(async { background.notice_caller() });
+    let own = tokio::runtime::Runtime::new().unwrap();
+    let thread = own.block_on(background.spawn_near(work, begun)).unwrap();
+    assert_eq!(thread.as_deref(), Some("lockkeeper"));
+    drop(unblock);
 }
