@@ -37,6 +37,8 @@ pub(super) struct TestNode {
     number: usize,
     state: Arc<Mutex<State>>,
     pub(super) hangs: watch::Sender<bool>,
+    /// It takes no token, and everything else.
+    pub(super) hangs_at_tokens: watch::Sender<bool>,
     pub(super) fails: Arc<AtomicBool>,
     pub(super) remembers: Arc<AtomicBool>,
     /// It loses the next claim right after its vote.
@@ -57,6 +59,7 @@ impl TestNode {
             number,
             state: Arc::new(Mutex::new(state)),
             hangs: watch::Sender::new(false),
+            hangs_at_tokens: watch::Sender::new(false),
             fails: Arc::default(),
             remembers: Arc::default(),
             forgets_a_vote: Arc::default(),
@@ -139,6 +142,7 @@ impl Voter for TestNode {
 
     async fn raise(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
         self.answers().await?;
+        let _ = self.hangs_at_tokens.subscribe().wait_for(|hangs| !*hangs).await;
         let mut state = lock(&self.state);
         let id = claim.id.to_string();
         if state.current(claim.name.as_str()).is_none_or(|held| held.id != id) {

@@ -87,6 +87,45 @@ async fn a_token_that_too_few_can_remember_is_not_given() {
     guard.release().await.unwrap();
 }
 
+/// A majority voted, so nobody else has the name: it must not be called taken.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_late_is_asked_for_again_and_then_an_error() {
+    let nodes = nodes(5);
+    let hang = |is| nodes.iter().for_each(|node| _ = node.hangs_at_tokens.send_replace(is));
+    hang(true);
+    // The first token of a keeper is always written in a round of its own.
+    let error = keeper(&nodes).lock("a").ttl(TTL).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("took its token"), "{error}");
+    tokio::time::sleep(TIMEOUT).await;
+    assert_eq!(taken(&nodes), 0, "what was voted for is left");
+    let keeper = keeper(&nodes);
+    let lock = keeper.lock("a").ttl(TTL);
+    let tried = tokio::spawn(async move { lock.try_acquire().await });
+    tokio::time::sleep(TIMEOUT * 3).await;
+    hang(false);
+    tried.await.unwrap().unwrap().expect("a free lock").release().await.unwrap();
+}
+
+/// At the caller's limit it counts what nodes said last, and not that they say nothing just then.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_fall_silent_before_the_limit_have_said_that_it_is_taken() {
+    let nodes = nodes(5);
+    let (one, two) = (keeper(&nodes), keeper(&nodes));
+    let hang = |is| nodes.iter().for_each(|node| _ = node.hangs.send_replace(is));
+    let guard = held(&one).await;
+    let waits = two.lock("a").ttl(TTL);
+    let waiting = tokio::spawn(async move { waits.acquire_within(secs(1)).await });
+    tokio::time::sleep(secs(1) / 2).await;
+    hang(true);
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+    // Those that never said anything have not said that either.
+    let error = two.lock("a").ttl(TTL).acquire_within(secs(1) / 2).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    hang(false);
+    guard.release().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn votes_without_a_majority_are_given_back_at_once() {
     let nodes = nodes(5);
