@@ -18,7 +18,8 @@
 //! Connections are the exception: a request that crosses to another thread and back takes half
 //! as long again, so they live where the keeper is used, as long as that drives itself. A
 //! multi-thread runtime does; a current-thread one only inside a `block_on`, which may be over.
-//! A connection that ends with its runtime is made anew as after any other break.
+//! A connection that ends with its runtime is made anew as after any other break. Several that are
+//! asked together are better off here ([`Background::at_home`]).
 
 use crate::backend::support::sync::lock;
 use crate::backend::{Backend, Grant};
@@ -47,7 +48,11 @@ const PROMPT: Duration = Duration::from_millis(200);
 /// The thread starts when it is first needed, and ends when the last clone is gone and the last
 /// task is done.
 #[derive(Clone)]
-pub struct Background(Arc<Shared>);
+pub struct Background {
+    shared: Arc<Shared>,
+    /// Whether what settles by this clone lives here, whatever the others do.
+    at_home: bool,
+}
 
 struct Shared {
     own: OnceLock<Handle>,
@@ -75,23 +80,32 @@ impl Background {
         let tasks = TaskTracker::new();
         // Closed from the start, which keeps no task out and lets anyone wait for the last one.
         tasks.close();
-        Self(Arc::new(Shared {
+        let shared = Shared {
             own: OnceLock::new(),
             starting: Mutex::default(),
             caller: Mutex::default(),
             welcomes_callers: callers,
             tasks,
             ended: CancellationToken::new(),
-        }))
+        };
+        Self { shared: Arc::new(shared), at_home: false }
+    }
+
+    /// The same one, by which everything settles here: for several connections that work together. To ask
+    /// all of them from here and to return one outcome is one hop between threads each way; on a caller's
+    /// runtime its threads wake each other for every question and every answer.
+    #[must_use]
+    pub fn at_home(&self) -> Self {
+        Self { at_home: true, ..self.clone() }
     }
 
     /// Remembers the caller's runtime as a place for connections.
     pub(crate) fn notice_caller(&self) {
-        if !self.0.welcomes_callers {
+        if !self.shared.welcomes_callers {
             return;
         }
         let Ok(current) = Handle::try_current() else { return };
-        let mut caller = lock(&self.0.caller);
+        let mut caller = lock(&self.shared.caller);
         if caller.as_ref().is_some_and(|caller| caller.id() == current.id()) {
             return;
         }
@@ -102,15 +116,15 @@ impl Background {
 
     /// The runtime of the thread, which is started if it is not there yet.
     pub(crate) fn handle(&self) -> Result<Handle> {
-        if let Some(handle) = self.0.own.get() {
+        if let Some(handle) = self.shared.own.get() {
             return Ok(handle.clone());
         }
-        let _one = lock(&self.0.starting);
-        if let Some(handle) = self.0.own.get() {
+        let _one = lock(&self.shared.starting);
+        if let Some(handle) = self.shared.own.get() {
             return Ok(handle.clone());
         }
         let started = self.start()?;
-        Ok(self.0.own.get_or_init(|| started).clone())
+        Ok(self.shared.own.get_or_init(|| started).clone())
     }
 
     fn start(&self) -> Result<Handle> {
@@ -124,7 +138,7 @@ impl Background {
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let handle = runtime.handle().clone();
-        let (tasks, ended) = (self.0.tasks.clone(), self.0.ended.clone());
+        let (tasks, ended) = (self.shared.tasks.clone(), self.shared.ended.clone());
         let live = async move {
             ended.cancelled().await;
             tasks.wait().await;
@@ -139,49 +153,9 @@ impl Background {
     /// Runs `work` to its end; [`Keeper::close`](crate::Keeper::close) waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.handle() {
-            Ok(handle) => drop(self.0.tasks.spawn_on(work, &handle)),
+            Ok(handle) => drop(self.shared.tasks.spawn_on(work, &handle)),
             Err(error) => tracing::error!(%error, "work in the background was left undone"),
         }
-    }
-
-    /// As [`spawn`](Self::spawn), but where connections live: on the caller's runtime while that
-    /// drives itself. What is left when that runtime ends is done here; and all of it, if that runtime
-    /// does not begin in time because its threads are blocked. Returns what `told` says, which the work
-    /// is to tell.
-    ///
-    /// For work that talks to several connections: to each of them and back is one hop between threads
-    /// from elsewhere, and none from there.
-    pub(crate) async fn spawn_near<T>(
-        &self,
-        work: impl Future<Output = ()> + Send + 'static,
-        mut told: oneshot::Receiver<T>,
-    ) -> Option<T> {
-        let caller = lock(&self.0.caller).clone();
-        let (Some(caller), Ok(own)) = (caller, self.handle()) else {
-            self.spawn(work);
-            return told.await.ok();
-        };
-        let waiting = Arc::new(Mutex::new(Some(work)));
-        let (theirs, background, counted) = (waiting.clone(), self.clone(), self.0.tasks.token());
-        drop(caller.spawn(async move {
-            let begun = lock(&theirs).take();
-            if let Some(work) = begun {
-                Completing::new(work, own, background).await;
-            }
-            drop(counted);
-        }));
-        let limit = Moment::now() + PROMPT;
-        tokio::select! {
-            biased;
-            told = &mut told => return told.ok(),
-            () = limit.reached() => {}
-        }
-        let unbegun = lock(&waiting).take();
-        if let Some(work) = unbegun {
-            lock(&self.0.caller).take_if(|known| known.id() == caller.id());
-            self.spawn(work);
-        }
-        told.await.ok()
     }
 
     /// Runs `work` for as long as the thread is there; nobody waits for it.
@@ -212,12 +186,12 @@ impl Background {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let caller = lock(&self.0.caller).clone();
-        if let Some(caller) = caller {
+        let caller = lock(&self.shared.caller).clone();
+        if let Some(caller) = caller.filter(|_| !self.at_home) {
             if let Some(made) = promptly(&caller, make()).await {
                 return Ok(made);
             }
-            let mut known = lock(&self.0.caller);
+            let mut known = lock(&self.shared.caller);
             known.take_if(|known| known.id() == caller.id());
         }
         let made = AbortOnDropHandle::new(self.handle()?.spawn(make())).await;
@@ -283,20 +257,20 @@ impl Background {
         let until = Moment::now() + limit;
         tokio::select! {
             biased;
-            () = self.0.tasks.wait() => true,
+            () = self.shared.tasks.wait() => true,
             () = until.reached() => false,
         }
     }
 
     /// Whether the thread was ever needed.
     pub(crate) fn is_started(&self) -> bool {
-        self.0.own.get().is_some()
+        self.shared.own.get().is_some()
     }
 
     /// Whether no work is under way.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.tasks.is_empty()
+        self.shared.tasks.is_empty()
     }
 }
 
@@ -343,6 +317,6 @@ impl Drop for Shared {
 
 impl fmt::Debug for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("tasks", &self.0.tasks.len()).finish_non_exhaustive()
+        f.debug_struct("Background").field("tasks", &self.shared.tasks.len()).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@
 use super::attempt::Late;
 use super::holding::{Holding, Phase, clock_jump};
 use super::nodes::Nodes;
-use super::round::{By, Rest, run};
+use super::round::{Rest, run};
 use super::turns::Place;
 use crate::backend::{Alarm, FencingToken, Kept, Lease, LossReason, Moment, Release, Standing};
 use crate::error::{ErrorKind, Result};
@@ -273,7 +273,7 @@ impl Lease for QuorumLease {
             let mut rest = Rest::default();
             (held.renew(&mut rest).await, rest)
         };
-        run(&self.held.nodes, By::Keeper, work).await
+        run(&self.held.nodes, work).await
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
@@ -282,7 +282,7 @@ impl Lease for QuorumLease {
             let mut rest = Rest::default();
             (held.release(stay, &mut rest).await, rest)
         };
-        let released = run(&self.held.nodes, By::Caller, work).await;
+        let released = run(&self.held.nodes, work).await;
         if released.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Lost) {
             // The name is free, or another's.
             self.place = None;

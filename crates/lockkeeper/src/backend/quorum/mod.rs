@@ -222,7 +222,8 @@ impl Backend for Quorum {
 
     fn attach(&self, background: &Background) {
         self.nodes.attach(background);
-        self.nodes.all.iter().for_each(|node| node.backend.attach(background));
+        let home = background.at_home();
+        self.nodes.all.iter().for_each(|node| node.backend.attach(&home));
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {

@@ -5,7 +5,7 @@
 //! two of those each time, so it must cost nothing to wait for them.
 //!
 //! ```text
-//!   caller                     a task where the connections live
+//!   caller                     a task on the keeper's thread, where the connections live
 //!   run(work) ───────────────► ask 1 2 3 4 5
 //!                              answers of 2, 4, 1
 //!   outcome   ◄── tell ─────── a majority
@@ -13,7 +13,8 @@
 //! ```
 //!
 //! To poll the questions in the caller's task was rejected: each question and each answer then crosses
-//! to the threads of the connections and back, and what is left must be handed over.
+//! to the thread of the connections and back, and what is left must be handed over. So was a task on the
+//! caller's runtime: its threads wake each other for every question and every answer.
 
 use super::node::Node;
 use super::nodes::Nodes;
@@ -29,20 +30,10 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(super) struct Rest(Vec<BoxFuture<'static, ()>>);
 
-/// Whose work it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
-    /// A caller's, who waits for it: to be done where the connections live.
-    Caller,
-    /// The keeper's own: to be done in the background, whatever becomes of the caller's runtime.
-    Keeper,
-}
-
 /// Does `work` in a task of its own and returns its outcome as soon as that is known; the same task then
 /// does the rest.
 pub(super) async fn run<T: Send + 'static>(
     nodes: &Nodes,
-    by: By,
     work: impl Future<Output = (Result<T>, Rest)> + Send + 'static,
 ) -> Result<T> {
     let (tell, told) = oneshot::channel();
@@ -52,14 +43,8 @@ pub(super) async fn run<T: Send + 'static>(
         let _ = tell.send(outcome);
         join_all(rest).await;
     };
-    let outcome = match by {
-        By::Caller => nodes.background().spawn_near(work, told).await,
-        By::Keeper => {
-            nodes.background().spawn(work);
-            told.await.ok()
-        }
-    };
-    outcome.unwrap_or_else(|| {
+    nodes.background().spawn(work);
+    told.await.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Unavailable, "the background thread is gone: connect again"))
     })
 }

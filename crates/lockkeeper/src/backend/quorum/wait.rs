@@ -5,7 +5,7 @@ use super::holding::Holding;
 use super::lease::QuorumLease;
 use super::nodes::Nodes;
 use super::notices::Notices;
-use super::round::{By, Rest, run};
+use super::round::{Rest, run};
 use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
 use crate::error::Result;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) async fn acquire(
         }
         let began = Moment::now();
         let (asked, asking) = (nodes.clone(), holding.clone());
-        let answer = run(nodes, By::Caller, async move {
+        let answer = run(nodes, async move {
             let mut rest = Rest::default();
             (attempt(&asked, &asking, time, &mut rest).await, rest)
         });

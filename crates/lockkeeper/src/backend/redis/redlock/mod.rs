@@ -33,9 +33,11 @@ use std::sync::Arc;
 /// Opens all nodes, of which a minority may be down.
 async fn open(options: RedlockOptions, background: &Background) -> Result<Arc<dyn Backend>> {
     let (shown, votes) = (options.shown(), options.votes());
+    // All of them on one thread, where the quorum asks.
+    let home = background.at_home();
     let backends = options.nodes.iter().map(|node| -> Arc<dyn Backend> {
         let shown = node.shown();
-        let connect = node.connect_options(background);
+        let connect = node.connect_options(&home);
         let connector = Connector::new(node.topology.clone(), connect, shown.clone());
         let requests = Requests::new(Client::new(connector, 0), Keys::new(options.prefix.clone()));
         let allow_eviction = node.allow_eviction;
