@@ -15,14 +15,19 @@ if not taken then
   end
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
-local floor = tonumber(redis.call('GET', KEYS[2]) or '0')
-local token = tonumber(ARGV[4])
--- What was remembered for this very claim is no other's.
-if not taken and floor == token then
-  floor = token - 1
+local floor, token = false, tonumber(ARGV[4])
+if token > 0 then
+  -- One call for both: nearly always the token is the largest.
+  floor = redis.call('SET', KEYS[2], ARGV[4], 'GET') or '0'
+  if tonumber(floor) > token then
+    redis.call('SET', KEYS[2], floor)
+  end
+else
+  floor = redis.call('GET', KEYS[2]) or '0'
 end
-if token > floor then
-  redis.call('SET', KEYS[2], ARGV[4])
+-- What was remembered for this very claim is no other's.
+if not taken and tonumber(floor) == token then
+  floor = string.format('%.0f', token - 1)
 end
 local now = redis.call('TIME')
-return {1, string.format('%.0f', floor), now[1], now[2]}
+return {1, floor, now[1], now[2]}
