@@ -317,6 +317,8 @@ impl Drop for Shared {
 
 impl fmt::Debug for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("tasks", &self.shared.tasks.len()).finish_non_exhaustive()
+        f.debug_struct("Background")
+            .field("tasks", &self.shared.tasks.len())
+            .finish_non_exhaustive()
     }
 }

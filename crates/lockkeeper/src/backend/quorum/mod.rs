@@ -36,6 +36,7 @@ use crate::backend::{
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use holding::Holding;
 use inspect::QuorumInspector;
 use lease::QuorumLease;
@@ -130,24 +131,46 @@ impl Quorum {
     /// # Cancel safety
     /// Cancel safe: nothing is taken.
     pub async fn check(&self) -> Result<()> {
-        // Longer than a vote may take: connections are made.
-        let limit = self.nodes.options.timeout.max(Duration::from_millis(50)) * 10;
-        let looks = self.nodes.all.iter().map(|node| async {
-            let Some(voter) = node.backend.voter() else { return Ok(None) };
-            match tokio::time::timeout(limit, voter.life()).await {
-                Ok(life) => life.map(Some),
-                Err(_) => Ok(None),
+        let majority = self.nodes.majority();
+        // Longer than a vote may take: connections are made. A minority that hangs costs no more than
+        // that; where a majority is not there yet it is waited for, because there is no keeper without.
+        let soon = self.nodes.options.timeout.max(Duration::from_millis(50)) * 10;
+        let (soon, last) = (Moment::now() + soon, Moment::now() + soon * 10);
+        let looks = self.nodes.all.iter().enumerate().map(|(number, node)| async move {
+            loop {
+                let life = node.life().await;
+                // A server that is not there says so at once; one that takes its time may yet answer.
+                let slow = soon.remaining().is_zero();
+                if !(slow && is_away(&life)) {
+                    return (number, life);
+                }
+                tokio::time::sleep(self.nodes.options.timeout).await;
             }
         });
+        let mut looks: FuturesUnordered<_> = looks.collect();
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
-        for (number, life) in join_all(looks).await.into_iter().enumerate() {
-            match life {
-                Ok(Some(life)) => answers.push((number, life)),
-                Ok(None) => silent.push((number, "it does not answer".to_owned())),
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    silent.push((number, error.to_string()));
-                }
-                Err(error) => return Err(error),
+        loop {
+            let limit = if answers.len() < majority { last } else { soon };
+            let answer = tokio::select! {
+                biased;
+                answer = looks.next() => answer,
+                () = limit.reached() => None,
+            };
+            match answer {
+                None => break,
+                Some((number, Ok(life))) => answers.push((number, life)),
+                Some((number, Err(error))) => match error.kind() {
+                    ErrorKind::Unavailable => silent.push((number, error.to_string())),
+                    _ => return Err(error),
+                },
+            }
+        }
+        answers.sort_by_key(|(number, _)| *number);
+        for number in 0..self.nodes.all.len() {
+            let heard =
+                answers.iter().any(|it| it.0 == number) || silent.iter().any(|it| it.0 == number);
+            if !heard {
+                silent.push((number, "it does not answer".to_owned()));
             }
         }
         let shown = |number: usize| &self.nodes.all[number].shown;
@@ -169,11 +192,15 @@ impl Quorum {
             self.nodes.all[*number].silence.begins();
             tracing::warn!(node = shown(*number), why, "a node cannot be reached");
         }
-        match answers.len() >= self.nodes.majority() {
+        match answers.len() >= majority {
             true => Ok(()),
             false => Err(self.nodes.too_few(answers.len(), &silent)),
         }
     }
+}
+
+fn is_away<T>(answer: &Result<T>) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable)
 }
 
 /// What all of the stores have, and a quorum of them too.

@@ -180,9 +180,9 @@ impl Node {
         }
     }
 
-    /// Why the node's votes do not count, if they do not.
-    pub(super) async fn objection(&self, since: Since) -> Option<String> {
-        let life = match self.voter() {
+    /// Which life it is in.
+    pub(super) async fn life(&self) -> Result<NodeLife> {
+        match self.voter() {
             Some(voter) => voter.life().await,
             None => self.backend.incarnation().await.map(|id| NodeLife {
                 id,
@@ -190,7 +190,12 @@ impl Node {
                 up_for: Some(Duration::MAX),
                 ..NodeLife::default()
             }),
-        };
+        }
+    }
+
+    /// Why the node's votes do not count, if they do not.
+    pub(super) async fn objection(&self, since: Since) -> Option<String> {
+        let life = self.life().await;
         let objection = match life {
             Ok(life) => self.judge(&life, since),
             Err(error) => Some(format!("it does not tell since when it is up: {error}")),

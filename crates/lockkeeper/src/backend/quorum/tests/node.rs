@@ -41,6 +41,8 @@ pub(super) struct TestNode {
     pub(super) hangs_at_tokens: watch::Sender<bool>,
     pub(super) fails: Arc<AtomicBool>,
     pub(super) remembers: Arc<AtomicBool>,
+    /// It is asked for its life, which is known already where a connection stands.
+    pub(super) tells_its_life: Arc<AtomicBool>,
     /// It loses the next claim right after its vote.
     pub(super) forgets_a_vote: Arc<AtomicBool>,
     pub(super) asked: Arc<AtomicUsize>,
@@ -62,6 +64,7 @@ impl TestNode {
             hangs_at_tokens: watch::Sender::new(false),
             fails: Arc::default(),
             remembers: Arc::default(),
+            tells_its_life: Arc::default(),
             forgets_a_vote: Arc::default(),
             asked: Arc::default(),
             released: watch::Sender::new(()),
@@ -166,6 +169,9 @@ impl Voter for TestNode {
     }
 
     async fn life(&self) -> Result<NodeLife> {
+        if self.tells_its_life.load(Ordering::SeqCst) {
+            self.answers().await?;
+        }
         let state = lock(&self.state);
         let lived = Moment::now().since(state.born);
         let first = if state.life == 0 { Duration::from_secs(3600) } else { Duration::ZERO };

@@ -2,6 +2,7 @@
 
 use super::node::TestNode;
 use super::{TIMEOUT, TTL, held, keeper, nodes, over, secs, taken};
+use crate::backend::memory::Memory;
 use crate::backend::quorum::{Quorum, QuorumOptions};
 use crate::backend::{Backend, Background, Mode, Moment, Name, Standing, Ticket};
 use crate::{ErrorKind, Keeper, LossReason};
@@ -183,6 +184,38 @@ async fn two_addresses_of_one_server_have_one_vote() {
     let error = Keeper::new(twins).unwrap().lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("the same server as node 1"), "{error}");
+}
+
+/// A minority that hangs costs half a second when a keeper is opened; a majority is worth more.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_slow_to_connect_are_waited_for_while_too_few_are_there() {
+    let nodes = nodes(5);
+    nodes.iter().for_each(|node| node.tells_its_life.store(true, Ordering::SeqCst));
+    nodes[0].hangs.send_replace(true);
+    let begin = Moment::now();
+    quorum(&nodes).check().await.unwrap();
+    assert_eq!(Moment::now().since(begin), TIMEOUT * 10);
+    hang_for(&nodes[..3], secs(2));
+    let begin = Moment::now();
+    quorum(&nodes).check().await.unwrap();
+    assert_eq!(Moment::now().since(begin), secs(2));
+    hang_for(&nodes[..3], secs(20));
+    let error = quorum(&nodes).check().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("node 2: it does not answer"), "{error}");
+    // One that says at once that it is away is not.
+    nodes.iter().for_each(|node| node.fails.store(true, Ordering::SeqCst));
+    nodes[..3].iter().for_each(|node| _ = node.hangs.send_replace(false));
+    let begin = Moment::now();
+    quorum(&nodes).check().await.unwrap_err();
+    assert_eq!(Moment::now().since(begin), Duration::ZERO);
+}
+
+/// Nodes that cannot vote are looked at as well as they can be.
+#[tokio::test(start_paused = true)]
+async fn any_backends_are_looked_at() {
+    let stores = (0..3).map(|_| Arc::new(Memory::new()) as Arc<dyn Backend>);
+    Quorum::new(stores.collect()).unwrap().check().await.unwrap();
 }
 
 /// A claim that lasts longer than half a minute may have been forgotten for as long as that.
