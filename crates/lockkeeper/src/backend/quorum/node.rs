@@ -35,8 +35,12 @@ pub(super) struct Node {
 struct Seen {
     /// The id of the life it is in, and when it was last seen in it.
     life: Option<(Option<String>, Moment)>,
+    /// Whether it said, whenever it was seen in that life, that it keeps what it answered.
+    remembers: bool,
     /// When it was last seen in the life before that: it was restarted later.
     restarted_after: Option<Moment>,
+    /// When it was last seen in a life that did not say so, before another.
+    forgot_after: Option<Moment>,
     /// What was last said of it in the log.
     logged: Option<String>,
 }
@@ -212,7 +216,7 @@ impl Node {
         if let Some(twin) = self.twin(life) {
             return Some(format!("it is the same server as node {twin}"));
         }
-        if life.remembers || since.least_uptime.is_zero() {
+        if since.least_uptime.is_zero() {
             return None;
         }
         let Some(up_for) = up_for else {
@@ -229,18 +233,25 @@ impl Node {
         })
     }
 
-    /// How long it has been up: as it says itself, and no longer than since it was seen in an earlier
-    /// life, because its clock may be wrong.
+    /// For how long it has had what it answered. If it forgets with a restart, that is how long it has
+    /// been up: as it says itself, and no longer than since it was seen in an earlier life, because its
+    /// clock may be wrong. If it does not, that is since it was last seen in a life in which it did:
+    /// settings that came with a restart do not bring back what was forgotten by it.
     fn up_for(&self, life: &NodeLife) -> Option<Duration> {
         let (now, mut seen) = (Moment::now(), lock(&self.seen));
-        if let Some((known, at)) = &seen.life
-            && *known != life.id
-        {
-            seen.restarted_after = Some(*at);
+        let another = seen.life.as_ref().filter(|(known, _)| *known != life.id).map(|(_, at)| *at);
+        if another.is_some() {
+            seen.restarted_after = another;
+            seen.forgot_after = another.filter(|_| !seen.remembers).or(seen.forgot_after);
         }
+        let known = seen.life.is_some() && another.is_none();
+        seen.remembers = life.remembers && (seen.remembers || !known);
         seen.life = Some((life.id.clone(), now));
-        let most = seen.restarted_after.map_or(Duration::MAX, |after| now.since(after));
-        life.up_for.map(|up_for| up_for.min(most))
+        let since = |after: Option<Moment>| after.map_or(Duration::MAX, |after| now.since(after));
+        match seen.remembers {
+            true => Some(since(seen.forgot_after)),
+            false => life.up_for.map(|up_for| up_for.min(since(seen.restarted_after))),
+        }
     }
 
     /// Another node that is this very server, by its number counted from 1.

@@ -159,9 +159,19 @@ async fn a_majority_that_restarts_at_once_takes_the_lock_with_it() {
     // Nodes that remember vote at once, and so does every node if that is asked for.
     drop(guard);
     assert!(keeper.close(secs(60)).await);
-    nodes[..3].iter().for_each(|node| node.remembers.store(true, Ordering::SeqCst));
+    let remember = |is| {
+        nodes[..3].iter().for_each(|node| node.remembers.store(is, Ordering::SeqCst));
+    };
+    remember(true);
+    nodes[..3].iter().for_each(TestNode::restart_empty);
+    let error = keeper.lock("a").try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("min_uptime"), "they remember since they forgot: {error}");
+    tokio::time::sleep(secs(31)).await;
     held(&keeper).await.release().await.unwrap();
-    nodes[..3].iter().for_each(|node| node.remembers.store(false, Ordering::SeqCst));
+    nodes[..3].iter().for_each(TestNode::restart_empty);
+    held(&keeper).await.release().await.unwrap();
+    remember(false);
+    nodes[..3].iter().for_each(TestNode::restart_empty);
     let careless = QuorumOptions { min_uptime: Some(Duration::ZERO), ..QuorumOptions::default() };
     held(&over(&nodes, careless)).await.release().await.unwrap();
 }
