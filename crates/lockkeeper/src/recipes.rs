@@ -330,9 +330,14 @@ pub(crate) const REDIS_REENTRANT: Capability =
 pub(crate) const REDIS_SET_NX_PX: Capability =
     Capability { min_hold: true, sound: true, portable: true, ..REDIS_HISTORIC };
 
-/// What `redlock://` promises: as durable as a majority of its servers is together.
-pub(crate) const REDLOCK: Capability =
-    Capability { fencing: true, inspects: true, ..REDIS_SET_NX_PX };
+/// What `redlock://` promises: as durable as a majority of its servers is together. Servers that are late
+/// are asked again for a second, which must be a small part of what a claim lasts.
+pub(crate) const REDLOCK: Capability = Capability {
+    fencing: true,
+    inspects: true,
+    shortest_ttl: Duration::from_secs(2),
+    ..REDIS_SET_NX_PX
+};
 
 /// What the unsafe recipes of `redis://` offer.
 pub(crate) const REDIS_HISTORIC: Capability =

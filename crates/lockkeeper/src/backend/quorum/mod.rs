@@ -207,13 +207,16 @@ fn is_away<T>(answer: &Result<T>) -> bool {
 fn capability(backends: &[Arc<dyn Backend>]) -> Capability {
     let all = |has: fn(&Capability) -> bool| backends.iter().all(|it| has(&it.capability()));
     let reach = backends.iter().map(|it| it.capability().reach).min();
+    let least = Capability::least(reach.unwrap_or(crate::backend::Reach::Process));
+    let shortest = backends.iter().map(|it| it.capability().shortest_ttl).max();
     Capability {
         min_hold: all(|it| it.min_hold),
         durable: all(|it| it.durable),
         session: backends.iter().any(|it| it.capability().session),
         portable: all(|it| it.portable),
         sound: all(|it| it.sound),
-        ..Capability::least(reach.unwrap_or(crate::backend::Reach::Process))
+        shortest_ttl: shortest.unwrap_or(least.shortest_ttl),
+        ..least
     }
 }
 
