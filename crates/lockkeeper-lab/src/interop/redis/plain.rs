@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A ttl that no case waits out.
 const LONG: u64 = 60_000;
-/// A ttl short enough to wait out.
-const SHORT: u64 = 1_000;
+/// A ttl short enough to wait out, and the shortest of `redlock://`.
+const SHORT: u64 = 2_000;
 /// Long enough for a waiter to have polled several times.
 const WHILE: Duration = Duration::from_millis(300);
 
