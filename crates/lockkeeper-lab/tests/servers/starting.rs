@@ -50,10 +50,15 @@ fn only_loopback(lab: &Lab) -> Result<()> {
     let servers = all(lab)?;
     for (kind, server) in &servers {
         let pid = server.pid().context("a process")?;
-        let sockets: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))?
-            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-            .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.replace(']', "")))
-            .collect();
+        let mut sockets: Vec<String> = Vec::new();
+        // Some are several processes, begun by the one that is known here.
+        for pid in std::iter::once(pid).chain(begun_by(pid)) {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd"))?
+                .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+            sockets.extend(open.filter_map(|link| {
+                Some(link.to_str()?.strip_prefix("socket:[")?.replace(']', ""))
+            }));
+        }
         let mut listening = 0;
         for table in ["tcp", "tcp6", "udp", "udp6"] {
             let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
@@ -73,6 +78,18 @@ fn only_loopback(lab: &Lab) -> Result<()> {
         assert!(listening > 0, "{kind} does not listen at all");
     }
     Ok(())
+}
+
+/// The processes that this one began.
+fn begun_by(pid: u32) -> Vec<u32> {
+    let parent = |child: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        // Behind the name, which may have anything in it: the state, and the parent.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten();
+    let all = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    all.filter(|child| parent(*child) == Some(pid)).collect()
 }
 
 fn taken_port(lab: &Lab) -> Result<()> {
