@@ -34,7 +34,7 @@ where
             let theirs = timed(tasks, cycles, bare.clone()).await?;
             (theirs, timed(tasks, cycles, ours.clone()).await?)
         } else {
-            // Whoever comes second may find caches warm, or the disk busy.
+            // The second may find caches warm, or the disk busy.
             let mine = timed(tasks, cycles, ours.clone()).await?;
             (timed(tasks, cycles, bare.clone()).await?, mine)
         };

@@ -29,7 +29,7 @@ async fn one_is_killed_while_a_lock_is_held(lab: &Lab) -> Result<()> {
     guard.release().await?;
     let next = held(&two).await?;
     five.servers[2].restart()?;
-    // The node that is back gets the claim of whoever holds now.
+    // The node that is back gets the claim of the holder of now.
     eventually("all five have it", async || Ok((five.taken("a")? == 5).then_some(()))).await;
     next.release().await?;
     eventually("none has it", async || Ok((five.taken("a")? == 0).then_some(()))).await;

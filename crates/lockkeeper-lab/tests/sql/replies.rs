@@ -135,7 +135,7 @@ async fn judge(other: &Keeper, name: &str, held: Option<&Guard>) -> Result<()> {
     Ok(())
 }
 
-/// Nothing was left that lasts: whoever waits for as long as a claim lasts, gets it.
+/// Nothing was left that lasts: a waiter that waits for as long as a claim lasts, gets it.
 async fn is_free(other: &Keeper, name: &str) -> Result<()> {
     let limit = TTL + Duration::from_secs(10);
     match other.lock(name).ttl(TTL).acquire_within(limit).await {

@@ -62,7 +62,7 @@ async fn are_brought_up(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// By whoever comes first of many that come at once.
+/// By the first of many that come at once.
 async fn tables_without_a_version_are_brought_up(lab: &Lab) -> Result<()> {
     let server = Arc::new(start(lab)?);
     grant_all(&server, VERSION_0)?;
@@ -102,7 +102,7 @@ async fn who_may_not_change_tables_is_given_the_statements(lab: &Lab) -> Result<
     says(&error, ErrorKind::Denied, &["lockkeeper schema", "--from 0", "ALTER TABLE"])?;
     ensure!(error.to_string().contains(&script), "the statements are not in {error}");
     ensure!(everything(&server)? == before, "something was changed");
-    // By whoever may.
+    // By a user that may.
     grant_all(&server, &script)?;
     let one = lockkeeper::connect(&theirs).await?;
     one.lock("theirs").acquire().await?.release().await?;

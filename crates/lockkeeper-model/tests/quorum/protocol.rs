@@ -297,7 +297,7 @@ impl Model for Protocol {
                 if self.renewals && client.is_valid(state.now) && !client.renewed {
                     actions.push(Action::Renew(number));
                 }
-                // Also long after its time: whoever was paused does not know.
+                // Also long after its time: a process that was paused does not know.
                 if self.writes && !client.wrote {
                     actions.push(Action::Write(number));
                 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const WELCOME: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
     CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
     GRANT ALL ON *.* TO lockkeeper@'127.0.0.1' WITH GRANT OPTION;\n";
-/// Of a server that is read only: whoever has every right may write all the same.
+/// Of a server that is read only: a user that has every right may write all the same.
 const WELCOME_TO_READ: &str = "CREATE DATABASE IF NOT EXISTS lockkeeper;\n\
     CREATE USER IF NOT EXISTS lockkeeper@'127.0.0.1';\n\
     GRANT ALL ON lockkeeper.* TO lockkeeper@'127.0.0.1';\n";

@@ -227,7 +227,7 @@ async fn token_for(
 
 /// The token where nodes can only count: the largest of the numbers that a majority gives, once a
 /// majority will give larger ones only. Asked for after the votes, so that it comes after the writes of
-/// whoever had the name before.
+/// the holder before.
 async fn sequenced(
     nodes: &Arc<Nodes>,
     holding: &Arc<Holding>,

@@ -13,8 +13,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Holding {
     pub(super) claim: Arc<Claim>,
-    /// Whether a renewal takes the claim anew at a node that lacks it. Whoever has no more than a ticket
-    /// does not know who gave the claim back, nor who had the name since: it must not come back by that.
+    /// Whether a renewal takes the claim anew at a node that lacks it. A process that has no more
+    /// than a ticket does not know who gave the claim back, nor who had the name since: the claim must
+    /// not come back by that.
     pub(super) anew: bool,
     state: Mutex<State>,
 }

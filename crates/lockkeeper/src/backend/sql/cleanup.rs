@@ -3,7 +3,7 @@
 //! Every name that was ever locked leaves its row, which remembers its largest token. A row that
 //! nobody used for an hour goes, and one number above the tokens of all rows that went stays: a name
 //! that has no row begins above it. The number is raised first, and the rows go in a later round, so
-//! that whoever takes a name while its row goes has seen the number.
+//! that a claim which takes a name while its row goes has seen the number.
 
 use super::context::Context;
 use super::error::Failure;

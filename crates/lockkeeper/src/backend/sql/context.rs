@@ -217,7 +217,7 @@ impl Context {
         let looked = looked.await?;
         self.find_missing(name).await?;
         let Some(Changed { outcome: (ours, fresh, until_expiry), .. }) = looked else {
-            // The name was cleaned away, with whoever waited for it.
+            // The name was cleaned away, with the waiters for it.
             return Ok(None);
         };
         for record in ours.into_iter().filter(|record| !fresh.contains(&record.id)) {
@@ -234,7 +234,7 @@ impl Context {
     }
 
     /// Tells waiters of this keeper whose rows are gone that they may queue again: one that was handed
-    /// the name and did not confirm in time is removed by whoever looks at the name next.
+    /// the name and did not confirm in time is removed by the next look at the name.
     async fn find_missing(&self, name: &str) -> Result<(), Failure> {
         // Read first: who is among these has a row unless it was removed.
         let queued = self.waiters.queued_for(name);

@@ -66,7 +66,7 @@ fn steps(tables: &Tables, dialect: Dialect, from: i64) -> Vec<String> {
     all.iter().skip(from).flat_map(|step| step(tables, dialect)).collect()
 }
 
-/// What whoever owns the tables runs where programs may not change them.
+/// What the owner of the tables runs where programs may not change them.
 pub(super) fn script(tables: &Tables, dialect: Dialect, from: i64) -> Result<String> {
     if from >= VERSION {
         return Err(config(format!(

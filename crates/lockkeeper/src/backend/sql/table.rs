@@ -52,7 +52,7 @@ pub(super) async fn acquire(
     super::cleanup::clean_if_due(context);
     let mut breaks = 0;
     // Behind a claim of this keeper the name is not free. To find that out by a try would lock its
-    // row, and be one more commit for whoever hands it on to wait for.
+    // row, and be one more commit for the holder to wait for that hands it on.
     if !patience.is_over() && context.waiters.waits_for(claim.name.as_str()) {
         match wait(context, claim, patience).await? {
             Waited::Won(grant) => return Ok(Some(grant)),

@@ -299,8 +299,8 @@ async fn a_majority_that_tells_of_a_loss_is_heard() {
     assert_eq!(guard.lost_reason(), Some(broken));
 }
 
-/// A vote must come soon, but a node that is a little late is no reason to give up: whoever does not wait
-/// gets an answer all the same.
+/// A vote must come soon, but a node that is a little late is no reason to give up: a keeper that
+/// does not wait gets an answer all the same.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_slow_at_first_are_asked_again() {
     let nodes = nodes(5);

@@ -148,8 +148,8 @@ impl Requests {
         self.remove(name, id, stay, &self.keys.freed(name.as_str())).await
     }
 
-    /// Removes what a claim that was not granted may have left. Nobody is told: whoever asked at the
-    /// same time would be woken by everyone else who got nothing, again and again.
+    /// Removes what a claim that was not granted may have left. Nobody is told: a keeper that asked
+    /// at the same time would be woken by everyone else who got nothing, again and again.
     pub(super) async fn withdraw(&self, name: &Name, id: &str) -> Result<()> {
         self.remove(name, id, Duration::ZERO, "").await.map(|_| ())
     }

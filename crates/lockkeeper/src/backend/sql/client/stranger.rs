@@ -16,7 +16,7 @@ const ASK_LINES: &[u8] = b"PING\r\n\r\n";
 
 /// What the server at a port speaks, if that can be told.
 pub(in crate::backend::sql) async fn speaks(host: &str, port: u16) -> Option<&'static str> {
-    // Some greet whoever comes; the others are asked.
+    // Some greet every client; the others are asked.
     for question in [b"".as_slice(), ASK_POSTGRES, ASK_LINES] {
         let connected = tokio::time::timeout(EACH, TcpStream::connect((host, port))).await;
         let stream = connected.ok()?.ok()?;

@@ -284,7 +284,7 @@ impl Drop for OptimisticLease {
         self.shared.background.drive(async move {
             over.reached().await;
             if let Some(shared) = shared.upgrade() {
-                // Whoever watches takes it over otherwise.
+                // A waiter that watches takes it over otherwise.
                 let _ = shared.rows.free(&name, &id).await;
             }
         });

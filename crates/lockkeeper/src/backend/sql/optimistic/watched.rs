@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How many names are remembered; the longest unseen are forgotten first, and cost whoever waits
+/// How many names are remembered; the longest unseen are forgotten first, and cost their waiters
 /// for them one more lease.
 const MOST: usize = 10_000;
 

@@ -4,8 +4,9 @@ use super::super::record::{HELD, Record};
 use super::{ALONE, CROWD, FREE, Queue};
 
 /// What a name was like when it was read. Every change raises `number`, except that of a claim which
-/// only steps in at the end of the queue: that one raises `last`. So whoever gives the name to the
-/// first in the queue, which no claim at the end concerns, goes by the number alone.
+/// only steps in at the end of the queue: that one raises `last`. So a release that
+/// gives the name to the first in the queue, which no claim at the end concerns, goes by the number
+/// alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Version {
     pub(in super::super) number: i64,

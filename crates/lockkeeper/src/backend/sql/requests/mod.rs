@@ -8,7 +8,7 @@
 //! [`apply`](Requests::apply): one statement again, or one transaction in one round trip, which
 //! does nothing if the name changed in between. So no transaction stays open while a client thinks.
 //!
-//! Not stored functions, which could decide in the server: whoever may only read and write two
+//! Not stored functions, which could decide in the server: a user that may only read and write two
 //! tables could not use them everywhere, and two versions of this library could not share them.
 
 #[cfg(feature = "mysql")]
@@ -76,7 +76,7 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// place counted from 1. `None` where nobody waits or the claim's owner may hold the name, so that
     /// it must be decided who holds.
     ///
-    /// Whoever asks need not know who holds and who waits, so that any number of keepers do this at
+    /// The claim need not know who holds and who waits, so that any number of keepers do this at
     /// once, and none of them in vain. By [`read`](Self::read) and [`apply`](Self::apply) only one of
     /// them would get through at a time, while all others read the queue again.
     async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure>;

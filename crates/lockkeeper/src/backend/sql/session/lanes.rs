@@ -55,7 +55,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         self.first = None;
         let mut lanes = lock(&self.lanes);
-        // Whoever waits has a share of the line.
+        // Each waiter has a share of the line.
         if lanes.get(&self.name).is_some_and(|line| Arc::strong_count(line) == 1) {
             lanes.remove(&self.name);
         }

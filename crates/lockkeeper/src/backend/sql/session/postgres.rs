@@ -2,7 +2,7 @@
 //!
 //! | what if | then |
 //! |---|---|
-//! | a pooler is in between that gives a session to whoever comes next | refused when the keeper is made |
+//! | a pooler is in between that gives a session to the next client | refused when the keeper is made |
 //! | the server is a standby, or older than version 14 | refused when the keeper is made |
 //! | the server was restarted, or is a promoted standby | it grants nothing until the leases of before are over: [`servers`](super::servers) |
 

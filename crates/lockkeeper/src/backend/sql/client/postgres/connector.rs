@@ -76,7 +76,7 @@ impl PostgresConnector {
     /// statement that takes longer than `limit`, where there is one.
     ///
     /// Settings go with the first message of the connection, not with a `SET` behind it: a pooler
-    /// would keep those for whoever gets the server's connection next.
+    /// would keep those for the client that gets the server's connection next.
     pub(in crate::backend::sql) async fn connect(
         &self,
         limit: Option<Duration>,

@@ -80,7 +80,8 @@ impl Requests for MysqlRequests {
     }
 
     /// A name whose row was cleaned away since it was last taken here looks like one that others
-    /// have. Whoever reads it then finds no row, and asks again: from here on as for a new name.
+    /// have. The claim that reads it then finds no row, and asks again: from here on as for a new
+    /// name.
     async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
         let name = claim.name.as_str();
         if lock(&self.known).contains(name) {

@@ -1,7 +1,7 @@
 //! The statements as PostgreSQL takes them, with the names of our tables in them.
 //!
 //! Each is its own transaction, at READ COMMITTED. Those that change rows of both tables first
-//! update the row of the name: whoever changes the same name waits there, and then finds another
+//! update the row of the name: another change of the same name waits there, and then finds another
 //! version.
 
 use super::super::super::client::Statement;
