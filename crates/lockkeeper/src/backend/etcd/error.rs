@@ -28,7 +28,18 @@ pub(super) enum Failure {
     /// A status: sent by etcd, or made up by the gRPC library for a connection that broke.
     Refused(Status),
     /// The connection ended, for this reason, before etcd said anything.
-    HungUp { why: String, encrypted: bool },
+    HungUp { why: String, when: HungUp },
+}
+
+/// How far a connection was that ended before etcd said anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HungUp {
+    /// It was not to be encrypted.
+    Plain,
+    /// In the middle of the TLS handshake.
+    InHandshake,
+    /// After the TLS handshake.
+    Encrypted,
 }
 
 /// Whether and where to send the request again. It may have been carried out all the same: every
@@ -92,13 +103,13 @@ impl Failure {
 
     /// The same failure, where no answer ever came from this address: then the address or the
     /// choice of TLS is the likely cause, and the message says so.
-    pub(super) fn before_any_answer(self, encrypted: bool) -> Self {
+    pub(super) fn before_any_answer(self, when: HungUp) -> Self {
         let why = match self {
             Self::Unreachable(error) => root(&error),
             Self::Refused(status) => root(&status),
             other => return other,
         };
-        Self::HungUp { why, encrypted }
+        Self::HungUp { why, when }
     }
 
     /// Whether etcd says that there is no such lease.
@@ -123,8 +134,9 @@ impl Failure {
             ),
             Self::Unreachable(error) => unreachable(&root(&error), at).caused_by(error),
             Self::Refused(status) => explain_status(status, at),
-            Self::HungUp { why, encrypted: true } => hung_up(&why, at),
-            Self::HungUp { why, encrypted: false } => Error::new(
+            Self::HungUp { why, when: HungUp::Encrypted } => hung_up(&why, at),
+            Self::HungUp { why, when: HungUp::InHandshake } => no_tls(&why, at),
+            Self::HungUp { why, when: HungUp::Plain } => Error::new(
                 ErrorKind::Unavailable,
                 format!(
                     "{at} hung up before it said anything ({why}): is that etcd? If it speaks \
@@ -188,13 +200,21 @@ fn unreachable(why: &str, at: &str) -> Error {
     if why.contains("fatal alert") {
         return hung_up(why, at);
     }
+    if why.contains("handshake") {
+        return no_tls(why, at);
+    }
     let message = if why.contains("invalid peer certificate") {
         format!("{at} could not prove itself: {why}; name who signed its certificate with ?ca=FILE")
-    } else if why.contains("handshake") {
-        format!("{at} does not speak TLS ({why}): leave out tls=true")
     } else {
         format!("nothing answers at {at} ({why}): is etcd running there?")
     };
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// The server ended the connection instead of its part of the TLS handshake. Whether that shows as
+/// an end or as a reset is a matter of microseconds.
+fn no_tls(why: &str, at: &str) -> Error {
+    let message = format!("{at} does not speak TLS ({why}): leave out tls=true");
     Error::new(ErrorKind::Unavailable, message)
 }
 

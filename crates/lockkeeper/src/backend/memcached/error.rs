@@ -59,7 +59,11 @@ impl Failure {
                         ": if it asks for a certificate, name one that it trusts with \
                          ?cert=FILE&key=FILE"
                     }
-                    true if why.contains("corrupt message") || why.contains("handshake eof") => {
+                    // It may end the connection or reset it, as it happens to come.
+                    true if ["corrupt message", "handshake eof", "reset"]
+                        .iter()
+                        .any(|sign| why.contains(sign)) =>
+                    {
                         ": does it speak TLS on this port?"
                     }
                     _ => "",

@@ -13,7 +13,7 @@
 
 mod connection;
 
-use super::error::{Failure, Retry};
+use super::error::{Failure, HungUp, Retry};
 use super::options::ConnectOptions;
 use crate::backend::support::reconnect::Reconnecting;
 use crate::background::Background;
@@ -172,7 +172,7 @@ impl Client {
                 Ok((number, connection)) => {
                     let life = connection.life.clone();
                     let answer = within(&life, self.options.timeout, send(connection)).await;
-                    let failure = match self.note_answer(answer) {
+                    let failure = match self.note_answer(answer, false) {
                         Ok(answer) => {
                             return Ok(Answered { answer, sent_twice, connection: number });
                         }
@@ -200,12 +200,16 @@ impl Client {
     /// which is most likely one to the wrong address or with the wrong choice of TLS. (A server
     /// that refuses our certificate says so only after the handshake, and the connection may end
     /// before that message arrives.)
-    fn note_answer<A>(&self, answer: Result<A, Failure>) -> Result<A, Failure> {
+    fn note_answer<A>(&self, answer: Result<A, Failure>, connecting: bool) -> Result<A, Failure> {
         match answer {
             Err(failure) if failure.is_broken_connection() => {
+                let when = match (self.options.encrypted, connecting) {
+                    (false, _) => HungUp::Plain,
+                    (true, true) => HungUp::InHandshake,
+                    (true, false) => HungUp::Encrypted,
+                };
                 let answered = self.answered.load(Ordering::Relaxed);
-                let encrypted = self.options.encrypted;
-                Err(if answered { failure } else { failure.before_any_answer(encrypted) })
+                Err(if answered { failure } else { failure.before_any_answer(when) })
             }
             Err(failure @ (Failure::TimedOut | Failure::RuntimeEnded)) => Err(failure),
             answer => {
@@ -249,16 +253,13 @@ impl Client {
         let opened = Connection::open(member, timeout, &self.background).await;
         let mut connection = match opened {
             // The end of the connection may come before or after it counts as open. Either way it
-            // was a program that listened, and did not like what it heard. (With TLS the handshake
-            // tells more.)
-            Err(failure) if !self.options.encrypted && failure.is_hang_up() => {
-                self.note_answer(Err(failure))?
-            }
+            // was a program that listened, and did not like what it heard.
+            Err(failure) if failure.is_hang_up() => self.note_answer(Err(failure), true)?,
             opened => opened?,
         };
         if let Some((name, password)) = user {
             let login = connection.log_in(name, password, timeout).await;
-            connection.token = self.note_answer(login)?;
+            connection.token = self.note_answer(login, false)?;
         }
         Ok(connection)
     }
