@@ -1,6 +1,6 @@
 //! The handle a program opens once.
 
-use crate::backend::{Backend, Capability, Inspector, LockView};
+use crate::backend::{Backend, Capability, Inspector, LockView, Reserve};
 use crate::background::Background;
 use crate::claim::{FencingToken, Mode, Owner, Primitive};
 use crate::clock::Moment;
@@ -213,7 +213,7 @@ impl Keeper {
             let sequencer = engine.backend.sequencer();
             let sequencer = sequencer
                 .ok_or_else(|| unsupported(&engine, "count of numbers", |c| c.sequences))?;
-            sequencer.reserve(&name, count, floor).await
+            sequencer.reserve(&name, &Reserve::new(count).from(floor)).await?.first()
         })
         .await
     }

@@ -7,7 +7,8 @@ use crate::backend::queue;
 use crate::backend::support::sync::lock;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, Lease, LockView,
-    LossReason, Mode, Moment, Name, Patience, Release, Sequencer, Standing, Ticket, WaiterView,
+    LossReason, Mode, Moment, Name, Patience, Release, Reserve, Reserved, Sequencer, Standing,
+    Ticket, WaiterView, check_record,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -30,8 +31,9 @@ pub struct Memory {
 struct Table {
     /// Only names that are held or waited for.
     lines: BTreeMap<Name, Line>,
-    /// The next number of each sequence.
+    /// The last number reserved of each sequence.
     sequences: BTreeMap<Name, u64>,
+    records: BTreeMap<Name, String>,
     /// The largest token given, of whatever name.
     last_token: u64,
     /// Where the search for names that nobody asks for any more goes on.
@@ -148,12 +150,40 @@ impl Backend for Memory {
 
 #[async_trait]
 impl Sequencer for Memory {
-    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
         let mut table = self.table();
-        let next = table.sequences.entry(name.clone()).or_insert(1);
-        let first = floor.max(*next);
-        *next = first.saturating_add(u64::from(count));
-        Ok(first)
+        let last = table.sequences.get(name).copied();
+        let reserved = Reserved::of(last, wish);
+        if let Reserved::From(first) = reserved {
+            let last = first + u64::from(wish.count.max(1)) - 1;
+            table.sequences.insert(name.clone(), last);
+        }
+        Ok(reserved)
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        Ok(self.table().records.get(name).cloned())
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        check_record(value)?;
+        let mut table = self.table();
+        let matches = table.records.get(name).map(String::as_str) == expected;
+        if matches {
+            table.records.insert(name.clone(), value.to_owned());
+        }
+        Ok(matches)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        let table = self.table();
+        let from = table.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let of_prefix = from.take_while(|(name, _)| name.as_str().starts_with(prefix));
+        Ok(of_prefix.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        Ok(Some(SystemTime::now()))
     }
 }
 

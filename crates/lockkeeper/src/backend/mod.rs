@@ -14,6 +14,7 @@ pub mod queue;
 pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod sequencer;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod sql;
 #[cfg(feature = "sqlite")]
@@ -33,6 +34,8 @@ pub use crate::name::Name;
 pub use crate::patience::Patience;
 pub use crate::release::Release;
 pub use capability::{Capability, Reach};
+pub(crate) use sequencer::check_record;
+pub use sequencer::{LAST_NUMBER, LONGEST_RECORD, Reserve, Reserved, Sequencer};
 #[cfg(feature = "tls")]
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
@@ -88,7 +91,8 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
         None
     }
 
-    /// Numbers that nobody else gets, where the store can keep count: [`Capability::sequences`].
+    /// Numbers that nobody else gets, and small records, where the store can keep them:
+    /// [`Capability::sequences`].
     fn sequencer(&self) -> Option<&dyn Sequencer> {
         None
     }
@@ -298,16 +302,4 @@ pub trait Inspector: Send + Sync {
     /// The holder is told, but may still be at work: only a resource that checks the token is
     /// safe from it.
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool>;
-}
-
-/// Keeps count, so that no two callers get the same number.
-#[async_trait]
-pub trait Sequencer: Send + Sync {
-    /// Reserves `count` numbers in a row and returns the first: above every number reserved for
-    /// `name` before, and not below `floor`. There may be gaps: an answer that is lost takes its
-    /// numbers with it.
-    ///
-    /// A store that lost its count starts again at `floor`, so give one that is above every
-    /// number you know to have been used.
-    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64>;
 }

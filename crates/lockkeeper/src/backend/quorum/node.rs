@@ -8,7 +8,7 @@ use super::silence::{Admission, Silence};
 use crate::backend::support::sync::lock;
 use crate::backend::{
     Alarm, Backend, Claim, ClaimId, FencingToken, Kept, Lease, LossReason, Moment, NodeLife, Owner,
-    Patience, Release, Standing, Ticket, Vote, Voter,
+    Patience, Release, Reserve, Reserved, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -135,8 +135,9 @@ impl Node {
 
     /// A number that the node gave nobody before, and not below `floor`; where it can count.
     pub(super) async fn reserve(self: Arc<Self>, claim: Arc<Claim>, floor: u64) -> Option<u64> {
-        let reserved = self.backend.sequencer()?.reserve(&claim.name, 1, floor).await;
-        self.heard(reserved).ok()
+        let wish = Reserve::new(1).from(floor);
+        let reserved = self.backend.sequencer()?.reserve(&claim.name, &wish).await;
+        self.heard(reserved.and_then(Reserved::first)).ok()
     }
 
     /// Gives the claim back; whether the node had it.
