@@ -4,10 +4,13 @@ use crate::backend::{Backend, Capability, Inspector, LockView, Reserve};
 use crate::background::Background;
 use crate::claim::{FencingToken, Mode, Owner, Primitive};
 use crate::clock::Moment;
+use crate::completing::Entered;
 use crate::election::Election;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
+use crate::id::store::Store;
+use crate::id::{IdKey, KeyView, WorkerView, registry, worker};
 use crate::identity::identity;
 use crate::lock::Lock;
 use crate::multi::Multi;
@@ -216,6 +219,56 @@ impl Keeper {
             sequencer.reserve(&name, &Reserve::new(count).from(floor)).await?.first()
         })
         .await
+    }
+
+    /// The ids of `key`, to be opened with the kind that they are to be; see [`id`](crate::id).
+    ///
+    /// A bad key is reported when they are opened.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// use lockkeeper::id::Generator;
+    ///
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let invoices = keeper.ids("invoices").sequence().await?;
+    /// assert!(invoices.next().await? < invoices.next().await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn ids(&self, key: &str) -> IdKey {
+        IdKey::new(&self.engine, key)
+    }
+
+    /// Every key that the store has ids of.
+    ///
+    /// # Errors
+    /// `Unsupported` where the store keeps no count; else what the store said.
+    pub async fn id_keys(&self) -> Result<Vec<KeyView>> {
+        registry::list(&Store::new(&self.engine)?).await
+    }
+
+    /// Every worker number that is or was in use, for the ids of `key` or of all.
+    ///
+    /// # Errors
+    /// As [`id_keys`](Self::id_keys).
+    pub async fn id_workers(&self, key: Option<&str>) -> Result<Vec<WorkerView>> {
+        worker::list(&Store::new(&self.engine)?, key).await
+    }
+
+    /// What `work` comes to within `limit`, on whatever executor; `None` when it takes longer.
+    pub(crate) async fn within<T: Send>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<Option<T>> {
+        let until = Moment::now() + limit;
+        let race = async move {
+            tokio::select! {
+                biased;
+                output = work => Some(output),
+                () = until.reached() => None,
+            }
+        };
+        Ok(Entered::new(race, self.engine.background.handle()?).await)
     }
 
     /// Asks the store something, on whatever executor.

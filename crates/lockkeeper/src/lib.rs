@@ -44,6 +44,7 @@ pub mod event;
 pub mod fence;
 mod guard;
 mod hold;
+pub mod id;
 mod identity;
 mod keeper;
 mod lock;

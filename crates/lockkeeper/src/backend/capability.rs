@@ -61,6 +61,8 @@ pub struct Capability {
     pub inspects: bool,
     /// Numbers can be reserved: [`Backend::sequencer`].
     pub sequences: bool,
+    /// It has an auto-increment column of its own: [`Sequencer::auto_increment`](super::Sequencer).
+    pub auto_increment: bool,
     /// Several names can be taken in one step: [`Backend::multi`].
     pub atomic_multi: bool,
     /// A claim can be kept and given back by its id, from another keeper or process:
@@ -90,6 +92,7 @@ impl Capability {
             frees_dead: false,
             inspects: false,
             sequences: false,
+            auto_increment: false,
             atomic_multi: false,
             portable: false,
             shortest_ttl: Duration::from_millis(20),

@@ -18,9 +18,11 @@
 //! [`Keeper`](crate::Keeper).
 
 mod guards;
+mod ids;
 mod runtime;
 
 pub use guards::{Guard, Leadership, MultiGuard};
+pub use ids::IdKey;
 
 use crate::backend::{Capability, LockView, OpenStore};
 use crate::background::Background;
@@ -30,6 +32,7 @@ use crate::error::Result;
 use crate::patience::OUTAGE;
 use futures_util::StreamExt;
 use runtime::Runtime;
+pub(crate) use runtime::block_on_within;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,6 +138,22 @@ impl Keeper {
     /// As there.
     pub fn keys(&self, name: &str) -> Result<Vec<String>> {
         self.inner.keys(name)
+    }
+
+    /// The ids of `key`; see [`Keeper::ids`](crate::Keeper::ids). A generator is used from threads by
+    /// [`next_blocking`](crate::id::Generator::next_blocking).
+    ///
+    /// ```
+    /// use lockkeeper::id::Generator;
+    /// use std::time::Duration;
+    ///
+    /// let keeper = lockkeeper::blocking::connect("memory:")?;
+    /// let invoices = keeper.ids("invoices").sequence()?;
+    /// assert_eq!(invoices.next_blocking(Duration::from_secs(5))?.get(), 1);
+    /// # Ok::<(), lockkeeper::Error>(())
+    /// ```
+    pub fn ids(&self, key: &str) -> IdKey {
+        IdKey { inner: self.inner.ids(key), keeper: self.clone() }
     }
 
     /// Takes `name` from the holder with `token`.

@@ -1,0 +1,175 @@
+//! The keys that a store has ids of: what kind each is, compared whenever it is opened.
+//!
+//! A record is `1 made 0123456789abcdef 1794700800000 snowflake 41/10/12 1735689600000`: version of the
+//! format, state, nonce, the store's time when the key was made, kind. A key is `making` until its count
+//! was begun; from then on a count that is not there is a loss, and is not begun again.
+
+use super::store::{self, Store};
+use super::terms::Kind;
+use crate::backend::Name;
+use crate::error::{Error, ErrorKind, Result};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often a key is read again that others make at the same time.
+const TRIES: u32 = 8;
+
+/// What the store has on record of a key.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyRecord {
+    pub(crate) key: String,
+    pub(crate) kind: Kind,
+    /// Tells this key from another of the same name that was lost and made anew.
+    pub(crate) nonce: String,
+    /// The store's time when the key was made, in milliseconds since 1970.
+    pub(crate) born: u64,
+    /// Whether its count was begun.
+    pub(crate) made: bool,
+}
+
+/// A key that the store has ids of.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KeyView {
+    /// The key.
+    pub key: String,
+    /// What its ids are.
+    pub kind: Kind,
+    /// When it was made, by the store's clock.
+    pub made: SystemTime,
+}
+
+impl KeyRecord {
+    /// Opens the key: compares its kind with `wanted`, or makes it with that. `None` accepts whatever
+    /// there is.
+    pub(crate) async fn open(
+        store: &Store,
+        key: &str,
+        wanted: Option<&Kind>,
+        existing: bool,
+    ) -> Result<Self> {
+        store::check_key(key)?;
+        let name = store::key_name(key)?;
+        for _ in 0..TRIES {
+            if let Some(text) = store.read(&name).await? {
+                let record = Self::read(key, &text)?;
+                return match wanted {
+                    Some(wanted) if record.kind != *wanted => {
+                        Err(mismatch(key, &record.kind, wanted))
+                    }
+                    _ => Ok(record),
+                };
+            }
+            let kind = match wanted {
+                Some(kind) if !existing => kind.clone(),
+                _ => return Err(absent(store, key)),
+            };
+            let born = store.time().await?.nanos / 1_000_000;
+            let nonce = store::nonce(store);
+            let record = Self { key: key.to_owned(), kind, nonce, born, made: false };
+            // Where another was faster, or the answer was lost, the next look tells.
+            match store.write(&name, &record.text(), None).await {
+                Ok(true) => return Ok(record),
+                Ok(false) => {}
+                Err(error) if error.is_outage() => {
+                    let text = store.read(&name).await?;
+                    if text.as_deref() == Some(&record.text()) {
+                        return Ok(record);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let message = format!("the record of the ids {key:?} changes all the time: try again");
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    /// Says on record that the count was begun.
+    pub(crate) async fn set_made(&self, store: &Store) -> Result<()> {
+        let made = Self { made: true, ..self.clone() };
+        // Another did so, or the key is another one by now: its own count will tell.
+        store.write(&self.name()?, &made.text(), Some(&self.text())).await.map(drop)
+    }
+
+    pub(crate) fn counter(&self) -> Result<Name> {
+        store::counter_name(&self.key, &self.nonce)
+    }
+
+    fn name(&self) -> Result<Name> {
+        store::key_name(&self.key)
+    }
+
+    fn text(&self) -> String {
+        let state = if self.made { "made" } else { "making" };
+        format!("1 {state} {} {} {}", self.nonce, self.born, self.kind)
+    }
+
+    fn read(key: &str, text: &str) -> Result<Self> {
+        let bad = || {
+            let message = format!(
+                "what the store has on record of the ids {key:?} was written by another version, or by \
+                 another program: {:?}",
+                text.chars().take(60).collect::<String>()
+            );
+            Error::new(ErrorKind::Store, message)
+        };
+        let mut words = text.splitn(5, ' ');
+        let mut next = || words.next().ok_or_else(bad);
+        let (version, state, nonce, born, kind) = (next()?, next()?, next()?, next()?, next()?);
+        let made = match state {
+            "made" => true,
+            "making" => false,
+            _ => return Err(bad()),
+        };
+        let (Ok(born), "1") = (born.parse(), version) else { return Err(bad()) };
+        let kind = kind.parse().map_err(|_| bad())?;
+        Ok(Self { key: key.to_owned(), kind, nonce: nonce.to_owned(), born, made })
+    }
+}
+
+/// Every key that the store has ids of, in order.
+pub(crate) async fn list(store: &Store) -> Result<Vec<KeyView>> {
+    let records = store.list(store::KEYS).await?;
+    let views = records.into_iter().map(|(name, text)| {
+        let key = name.as_str().trim_start_matches(store::KEYS);
+        let record = KeyRecord::read(key, &text)?;
+        let made = UNIX_EPOCH + Duration::from_millis(record.born);
+        Ok(KeyView { key: record.key, kind: record.kind, made })
+    });
+    views.collect()
+}
+
+fn mismatch(key: &str, there: &Kind, wanted: &Kind) -> Error {
+    let message = format!(
+        "the ids {key:?} are {there} in this store, not {wanted}: ids of two kinds under one key could \
+         be the same; take another key, or what is there"
+    );
+    Error::new(ErrorKind::Config, message)
+}
+
+fn absent(store: &Store, key: &str) -> Error {
+    let backend = &store.engine().backend;
+    let message = format!("{backend} has no ids {key:?}: say of what kind they are to be");
+    Error::new(ErrorKind::Config, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_pinned() {
+        let text = "1 made 0123456789abcdef 1794700800000 snowflake 41/10/12 1735689600000";
+        let record = KeyRecord::read("orders", text).unwrap();
+        assert_eq!(record.text(), text);
+        assert_eq!((record.made, record.born), (true, 1_794_700_800_000));
+        for bad in [
+            "",
+            "2 made 0 1 sequence",
+            "1 made 0 x sequence",
+            "1 lost 0 1 sequence",
+            "1 made 0 1 guess",
+        ] {
+            assert!(KeyRecord::read("orders", bad).is_err(), "{bad}");
+        }
+    }
+}
