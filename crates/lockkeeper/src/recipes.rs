@@ -250,8 +250,7 @@ pub(crate) const MEMORY: Capability = Capability {
 };
 
 /// What `sqlite:` promises.
-pub(crate) const SQLITE: Capability =
-    Capability { reach: Reach::Machine, durable: true, sequences: false, ..MEMORY };
+pub(crate) const SQLITE: Capability = Capability { reach: Reach::Machine, durable: true, ..MEMORY };
 
 /// What `etcd://` promises. Its claims live on the lease of the keeper's session, so that no other
 /// keeper can keep them.
@@ -261,7 +260,6 @@ pub(crate) const ETCD: Capability = Capability {
     reentrant: false,
     durable: true,
     session: true,
-    sequences: false,
     atomic_multi: true,
     portable: false,
     ..MEMORY
@@ -351,7 +349,6 @@ pub(crate) const ZOOKEEPER_FAIR: Capability = Capability {
     min_hold: false,
     durable: true,
     session: true,
-    sequences: false,
     portable: false,
     ..MEMORY
 };

@@ -5,6 +5,8 @@
 //! prefix name / lease-1        a further claim of the same keeper on the same name
 //! prefix lease \x01            the generation key of a session; see `requests::withdraw`
 //! prefix \x01                  never there: read to confirm a heartbeat
+//! prefix \x01 sequence/ name   the last number of a sequence
+//! prefix \x01 record/ name     a record
 //! ```
 //!
 //! A name may contain slashes, and is then a folder of a shorter name: `orders` and `orders/42`
@@ -166,6 +168,23 @@ pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}\u{1}").into_bytes()
 }
 
+/// Where the count of a sequence is: behind a character that no name has, so that it is no claim on
+/// anything.
+pub(super) fn sequence_key(prefix: &str, name: &str) -> Vec<u8> {
+    format!("{prefix}\u{1}sequence/{name}").into_bytes()
+}
+
+/// Where a record is; of the beginning of a name, what the keys of all such records begin with.
+pub(super) fn record_key(prefix: &str, name: &str) -> Vec<u8> {
+    format!("{prefix}\u{1}record/{name}").into_bytes()
+}
+
+/// The name of the record that a key is, if it is one.
+pub(super) fn record_of(prefix: &str, key: &[u8]) -> Option<Name> {
+    let name = key.strip_prefix(&record_key(prefix, "")[..])?;
+    Name::new(std::str::from_utf8(name).ok()?).ok()
+}
+
 /// The range of all keys that begin with `start`: its first key, and the first behind it.
 pub(super) fn keys_beginning(start: &[u8]) -> (Vec<u8>, Vec<u8>) {
     // etcd takes no empty key; the first that there can be is a zero byte.
@@ -204,6 +223,8 @@ mod tests {
         assert!(range.has(b"locks/orders/42/694d7a"), "a key of Go's is a claim");
         assert!(!range.has(b"locks/orders/42/item/694d7a"), "a longer name is another");
         assert!(!range.has(&generation_key("locks/", 7)));
+        assert_eq!(sequence_key("locks/", "orders/42"), b"locks/\x01sequence/orders/42");
+        assert_eq!(record_key("locks/", "orders/42"), b"locks/\x01record/orders/42");
     }
 
     #[test]
@@ -231,6 +252,12 @@ mod tests {
             let key = KeyRange::new("p/", &one).key(7, 3);
             prop_assert_eq!(name_of("p/", &key), Some(one.clone()));
             prop_assert_eq!(KeyRange::new("p/", &two).has(&key), one == two);
+            let record = record_key("p/", one.as_str());
+            prop_assert_eq!(record_of("p/", &record), Some(one.clone()));
+            for beside in [record, sequence_key("p/", one.as_str())] {
+                prop_assert_eq!(name_of("p/", &beside), None);
+                prop_assert!(!KeyRange::new("p/", &two).has(&beside));
+            }
         }
     }
 }

@@ -69,6 +69,24 @@ pub(super) fn enter_all(keys: &[ClaimKey], claims: &[Claim], generation: &[u8]) 
     }
 }
 
+/// Writes a key that lives on no lease, if it says `expected`, or is absent; answers with what it says
+/// if not.
+pub(super) fn write_if(key: &[u8], value: Vec<u8>, expected: Option<&[u8]>) -> TxnRequest {
+    let absent = created_at(key, 0);
+    let compare = match expected {
+        None => absent,
+        Some(expected) => {
+            let (target, value) = (CompareTarget::Value as i32, expected.to_vec());
+            Compare { target, against: Some(Target::Value(value)), ..absent }
+        }
+    };
+    TxnRequest {
+        compare: vec![compare],
+        success: vec![put(PutRequest { key: key.to_vec(), value, lease: 0, ignore_lease: false })],
+        failure: vec![get(one(key.to_vec()))],
+    }
+}
+
 /// Deletes the key if it is still the one that was created then.
 pub(super) fn delete(key: &[u8], create_revision: i64) -> TxnRequest {
     TxnRequest {

@@ -4,7 +4,7 @@
 
 use super::client::{Code, Item};
 use super::error::Failure;
-use super::keys::Place;
+use super::keys::{Keys, Place};
 use super::record::Record;
 use super::requests::{Locks, restless};
 use crate::backend::support::list;
@@ -23,19 +23,7 @@ const TRIES: u32 = 16;
 pub(super) async fn list(locks: &Arc<Locks>, prefix: &str) -> Result<Vec<LockView>> {
     let mut names = BTreeSet::new();
     for server in 0..locks.client.servers() {
-        let own = locks.clone();
-        let dumped = locks.client.dump(server, move |key| own.keys.is_lock(key)).await;
-        let at = locks.client.shown(server);
-        let keys = dumped.map_err(|failure| failure.explain(&at))?.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{at} does not list its keys: start memcached without -X and with its LRU \
-                     crawler, or ask for one lock by its name"
-                ),
-            )
-        })?;
-        for key in keys {
+        for key in keys(locks, server, Keys::is_lock).await? {
             let place = Place { server, key };
             let item =
                 locks.read(&place).await.map_err(|failure| locks.explain(&failure, &place))?;
@@ -49,6 +37,29 @@ pub(super) async fn list(locks: &Arc<Locks>, prefix: &str) -> Result<Vec<LockVie
         }
     }
     list::shown(names, ErrorKind::Store, |name| show(locks, name)).await
+}
+
+/// The keys of a server that `wanted` picks.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] where the server does not list them.
+pub(super) async fn keys(
+    locks: &Arc<Locks>,
+    server: usize,
+    wanted: fn(&Keys, &str) -> bool,
+) -> Result<Vec<String>> {
+    let own = locks.clone();
+    let dumped = locks.client.dump(server, move |key| wanted(&own.keys, key)).await;
+    let at = locks.client.shown(server);
+    dumped.map_err(|failure| failure.explain(&at))?.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{at} does not list its keys: start memcached without -X and with its LRU \
+                 crawler, or ask for one name"
+            ),
+        )
+    })
 }
 
 /// Who holds the name.

@@ -5,6 +5,7 @@
 //! lockkeeper:nightly%20report                what is not plain is written %XX
 //! lockkeeper:%F0%9F%94%92%F0…%#5f0c…         longer than a key may be: a beginning, and a hash
 //! lockkeeper:%=invoices                      the sequence invoices
+//! lockkeeper:%@workers/7                     the record workers/7
 //! lockkeeper:%!5f0c…                         why the claim with this id was broken
 //! ```
 //!
@@ -26,6 +27,11 @@ const LONGEST: usize = 250;
 const LONGEST_PREFIX: usize = 100;
 /// Two characters, and 64 digits of SHA-256.
 const HASH: usize = 66;
+
+/// What stands between the prefix and what is no lock.
+const SEQUENCE: &str = "%=";
+const RECORD: &str = "%@";
+const BROKEN: &str = "%!";
 
 /// How names become keys.
 #[derive(Debug)]
@@ -76,17 +82,32 @@ impl Keys {
 
     /// Where the count of a sequence is.
     pub(super) fn sequence(&self, name: &Name) -> Place {
-        self.place(self.coded("%=", name))
+        self.place(self.coded(SEQUENCE, name))
+    }
+
+    /// Where a record is.
+    pub(super) fn record(&self, name: &Name) -> Place {
+        self.place(self.coded(RECORD, name))
+    }
+
+    /// Whether a key that a server listed may be that of a record.
+    pub(super) fn is_record(&self, key: &str) -> bool {
+        key.strip_prefix(&self.prefix).is_some_and(|rest| rest.starts_with(RECORD))
+    }
+
+    /// The server whose clock counts: the same for all programs, in whatever order they name them.
+    pub(super) fn clock(&self) -> usize {
+        self.place(format!("{}{RECORD}", self.prefix)).server
     }
 
     /// Where it is said why a claim was broken: on the server of the lock.
     pub(super) fn broken(&self, lock: &Place, id: &str) -> Place {
-        Place { server: lock.server, key: format!("{}%!{id}", self.prefix) }
+        Place { server: lock.server, key: format!("{}{BROKEN}{id}", self.prefix) }
     }
 
     /// Whether a key that a server listed may be that of a lock.
     pub(super) fn is_lock(&self, key: &str) -> bool {
-        let marked = |rest: &str| rest.starts_with("%=") || rest.starts_with("%!");
+        let marked = |rest: &str| [SEQUENCE, RECORD, BROKEN].iter().any(|m| rest.starts_with(m));
         key.strip_prefix(&self.prefix).is_some_and(|rest| !marked(rest))
     }
 
@@ -178,6 +199,8 @@ mod tests {
         let servers: Vec<_> = pinned.map(|(text, _)| keys.of(&name(text)).server).to_vec();
         assert_eq!(servers, pinned.map(|(_, server)| server));
         assert_eq!(keys.sequence(&name("a b")).key, "lockkeeper:%=a%20b");
+        assert_eq!(keys.record(&name("a b")).key, "lockkeeper:%@a%20b");
+        assert_eq!(keys.clock(), 2);
         let long = keys.of(&name(&"🔒".repeat(50))).key;
         assert_eq!(long.len(), LONGEST);
         assert!(long.starts_with("lockkeeper:%F0%9F%94%92"), "{long}");
@@ -208,12 +231,16 @@ mod tests {
         ) {
             let Ok(name) = Name::new(&text) else { return Ok(()) };
             let keys = Keys::new(&prefix, &[("h".to_owned(), 1)]).unwrap();
-            for key in [keys.of(&name).key, keys.sequence(&name).key] {
+            for key in [keys.of(&name).key, keys.sequence(&name).key, keys.record(&name).key] {
                 prop_assert!(key.len() <= LONGEST && !key.is_empty(), "{key}");
                 prop_assert!(key.bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
             }
             prop_assert!(keys.is_lock(&keys.of(&name).key));
             prop_assert!(!keys.is_lock(&keys.sequence(&name).key));
+            prop_assert!(!keys.is_lock(&keys.record(&name).key));
+            prop_assert!(keys.is_record(&keys.record(&name).key));
+            prop_assert!(!keys.is_record(&keys.of(&name).key));
+            prop_assert!(!keys.is_record(&keys.sequence(&name).key));
         }
 
         #[test]

@@ -7,7 +7,7 @@
 //                └──► waiters ◄───┘          └ link, handshake, ticks, dump
 //
 //   keys, record: what is written in memcached, pinned by tests
-//   inspect: list, show, break; sequence: numbers
+//   inspect: list, show, break; sequence: numbers and records
 //
 mod add;
 mod client;
@@ -27,7 +27,7 @@ pub use options::MemcachedOptions;
 use crate::backend::support::alarms::Alarms;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name, Patience,
-    Sequencer, Ticket,
+    Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -39,7 +39,7 @@ use lease::MemcachedLease;
 use requests::{Held, Locks, seconds};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use waiters::Waiters;
 
 /// Connects to the servers.
@@ -163,8 +163,24 @@ impl Inspector for Memcached {
 
 #[async_trait]
 impl Sequencer for Memcached {
-    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
-        sequence::reserve(&self.0, name, count, floor).await
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        sequence::reserve(&self.0, name, wish).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        sequence::read(&self.0, name).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        sequence::write(&self.0, name, value, expected).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        sequence::list(&self.0, prefix).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        sequence::time(&self.0).await
     }
 }
 

@@ -37,7 +37,7 @@ use crate::address::Address;
 use crate::backend::support::options::config;
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Sequencer, Ticket,
+    Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, Result};
@@ -48,6 +48,7 @@ use requests::Requests;
 use schema::{Dialect, Tables};
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The lock tables in a database.
 ///
@@ -243,28 +244,38 @@ pub fn schema_script(url: &str) -> Result<String> {
             let options = PostgresOptions::read(&address)?;
             options.check()?;
             let (schema, table) = (options.schema.as_deref(), &options.table);
+            let mut optional = String::new();
             let made = match options.recipe.as_str() {
-                "table" => Tables::new(schema, table).made(Dialect::Postgres),
+                "table" => {
+                    let tables = Tables::new(schema, table);
+                    optional = tables.optional_script(Dialect::Postgres);
+                    tables.made(Dialect::Postgres)
+                }
                 "advisory" => advisory::made(schema, table),
                 "for-update" => for_update::postgres::made(schema, table),
                 "optimistic" => optimistic::postgres::made(schema, table),
                 other => return Err(unknown_recipe("postgres", other)),
             };
-            Ok(made.script(Dialect::Postgres, schema))
+            Ok(made.script(Dialect::Postgres, schema) + &optional)
         }
         #[cfg(feature = "mysql")]
         "mysql" | "mariadb" => {
             let options = MysqlOptions::read(&address)?;
             options.check()?;
             let table = &options.table;
+            let mut optional = String::new();
             let made = match options.recipe.as_str() {
-                "table" => Tables::new(None, table).made(Dialect::Mysql),
+                "table" => {
+                    let tables = Tables::new(None, table);
+                    optional = tables.optional_script(Dialect::Mysql);
+                    tables.made(Dialect::Mysql)
+                }
                 "get-lock" => get_lock::made(table),
                 "for-update" => for_update::mysql::made(table),
                 "optimistic" => optimistic::mysql::made(table),
                 other => return Err(unknown_recipe("mariadb", other)),
             };
-            Ok(made.script(Dialect::Mysql, None))
+            Ok(made.script(Dialect::Mysql, None) + &optional)
         }
         other => Err(no_tables(other)),
     }
@@ -392,8 +403,28 @@ impl Inspector for SqlTable {
 
 #[async_trait]
 impl Sequencer for SqlTable {
-    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
-        sequence::reserve(&self.context, name, count, floor).await
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        sequence::reserve(&self.context, name, wish).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        sequence::read(&self.context, name).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        sequence::write(&self.context, name, value, expected).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        sequence::list(&self.context, prefix).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        sequence::time(&self.context).await
+    }
+
+    async fn auto_increment(&self, count: u32) -> Result<Option<Vec<u64>>> {
+        sequence::auto_increment(&self.context, count).await.map(Some)
     }
 }
 

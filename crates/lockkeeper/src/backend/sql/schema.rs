@@ -137,6 +137,42 @@ impl Tables {
         Made { tables: vec![names.clone(), claims.clone()], definition }
     }
 
+    /// The table with the database's own auto-increment column. It is made when it is first asked for,
+    /// so that nobody who wants locks only has to have it.
+    pub(super) fn ids(&self) -> String {
+        format!("{}_ids", self.names)
+    }
+
+    /// The statement that makes it.
+    pub(super) fn create_ids(&self, dialect: Dialect) -> String {
+        let ids = self.ids();
+        match dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => format!(
+                "CREATE TABLE IF NOT EXISTS {ids} (\n  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY \
+                 KEY, taken boolean NOT NULL\n)"
+            ),
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => format!(
+                "CREATE TABLE IF NOT EXISTS {ids} (\n  id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY\n) \
+                 ENGINE = InnoDB"
+            ),
+        }
+    }
+
+    /// What a database administrator runs where programs may not create tables, and want numbers of
+    /// the database's own.
+    pub(super) fn ids_script(&self, dialect: Dialect) -> String {
+        let (ids, made) = (self.ids(), self.create_ids(dialect));
+        format!("{made};\nGRANT SELECT, INSERT, UPDATE, DELETE ON {ids} TO app;\n")
+    }
+
+    /// The same as the part of a script that may be left out.
+    pub(super) fn optional_script(&self, dialect: Dialect) -> String {
+        let script = self.ids_script(dialect);
+        format!("-- Only for ids that the database's own auto-increment column counts.\n{script}")
+    }
+
     /// Statements that do nothing, and fail where a right or a column is missing.
     pub(super) fn probes(&self) -> Vec<String> {
         let Self { names, claims } = self;

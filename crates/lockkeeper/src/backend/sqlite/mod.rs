@@ -11,6 +11,7 @@ mod queue;
 mod record;
 mod requests;
 mod schema;
+mod sequence;
 #[cfg(unix)]
 mod sockets;
 #[cfg(not(unix))]
@@ -24,7 +25,7 @@ mod waiters;
 
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Ticket,
+    Patience, Reserve, Reserved, Sequencer, Ticket, check_record,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -32,6 +33,7 @@ use lease::{Context, SqliteLease};
 pub use options::SqliteOptions;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The lock table in a file.
 ///
@@ -107,6 +109,10 @@ impl Backend for Sqlite {
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
 }
 
 impl fmt::Display for Sqlite {
@@ -142,5 +148,48 @@ impl Inspector for Sqlite {
         // be told before its next renewal.
         client.look_for_notices();
         Ok(broken)
+    }
+}
+
+/// What is written survives a power failure, unlike a lock: numbers are used beyond this boot.
+#[async_trait]
+impl Sequencer for Sqlite {
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        let (name, wish) = (name.clone(), *wish);
+        let client = self.context.client().await?;
+        client.call_lasting(move |tx| tx.reserve(name.as_str(), &wish)).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        let name = name.clone();
+        self.context.client().await?.look(move |tx| tx.read_record(name.as_str())).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        check_record(value)?;
+        let (name, value, expected) = (name.clone(), value.to_owned(), expected.map(str::to_owned));
+        let client = self.context.client().await?;
+        client
+            .call_lasting(move |tx| tx.write_record(name.as_str(), &value, expected.as_deref()))
+            .await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        let prefix = prefix.to_owned();
+        self.context.client().await?.look(move |tx| tx.list_records(&prefix)).await
+    }
+
+    /// The machine's clock, which all who share the file have in common.
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        Ok(Some(SystemTime::now()))
+    }
+
+    async fn auto_increment(&self, count: u32) -> Result<Option<Vec<u64>>> {
+        let client = self.context.client().await?;
+        client
+            .call_lasting(move |tx| tx.auto_increment(count))
+            .await
+            .and_then(sequence::numbers)
+            .map(Some)
     }
 }

@@ -68,6 +68,15 @@ CREATE VIEW lock AS
   FROM claim WHERE state = 1 GROUP BY name, owner;
 ";
 
+/// The tables of what is no lock: sequences with their last numbers, records, and a column that SQLite
+/// counts by itself. Made when the first of them is written: files without these tables are not of
+/// another version, and programs that do not know the tables go on using the locks.
+pub(super) const NUMBERS: &str = "
+CREATE TABLE IF NOT EXISTS sequence (name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS record (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ids (id INTEGER PRIMARY KEY AUTOINCREMENT);
+";
+
 /// The default file, in the user's state directory, so that all programs of one user meet in it.
 /// Makes the folder `lockkeeper` and what is missing above it, but never a home directory.
 ///

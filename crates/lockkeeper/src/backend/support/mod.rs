@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `alarms` | the alarms of a keeper's claims, by claim id |
+//! | `contended` | reading, deciding and writing on condition, beside others who do the same |
 //! | `encryption` | TLS for stores whose protocol we speak ourselves |
 //! | `life` | whether the runtime that a connection lives on still runs |
 //! | `list` | many names at once, shown side by side |
@@ -14,6 +15,7 @@
 #![allow(dead_code, reason = "each store uses what it needs of this")]
 
 pub(crate) mod alarms;
+pub(crate) mod contended;
 #[cfg(any(feature = "memcached", feature = "zookeeper"))]
 pub(crate) mod encryption;
 pub(crate) mod life;

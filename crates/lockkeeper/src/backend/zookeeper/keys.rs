@@ -4,6 +4,9 @@
 //!   root /locks, name orders       /locks/orders
 //!   root /locks, name orders/42    /locks/orders%2F42
 //!   no root,     name zookeeper    /%7Aookeeper
+//!   root /locks, sequence orders   /locks/%sequences/orders
+//!   root /locks, record orders     /locks/%records/orders
+//!   root /locks                    /locks/%clock
 //! ```
 //!
 //! The mapping is injective, and its results are ordinary path elements: another library uses the lock
@@ -23,6 +26,28 @@ pub(super) fn path_of(root: &str, name: &Name) -> String {
     let element =
         percent::encode(name.as_str(), |index, c| is_allowed(c) && !(reserved && index == 0));
     format!("{root}/{element}")
+}
+
+/// What sequences are below: no name's element, since `%` there stands before two digits.
+const SEQUENCES: &str = "%sequences";
+/// What records are below.
+const RECORDS: &str = "%records";
+/// The node that is written to learn the time.
+const CLOCK: &str = "%clock";
+
+/// The node of a sequence.
+pub(super) fn sequence_path(root: &str, name: &Name) -> String {
+    path_of(&format!("{root}/{SEQUENCES}"), name)
+}
+
+/// The node that the nodes of all records are below.
+pub(super) fn records_path(root: &str) -> String {
+    format!("{root}/{RECORDS}")
+}
+
+/// The node that is written to learn the time.
+pub(super) fn clock_path(root: &str) -> String {
+    format!("{root}/{CLOCK}")
 }
 
 /// Whether Java's ZooKeeper takes the character in a path. Beyond the first plane a character is
@@ -62,6 +87,13 @@ mod tests {
         assert_eq!(of("zookeeper"), "/locks/%7Aookeeper");
         assert_eq!(of("é"), "/locks/é");
         assert_eq!(of("🔒\u{fffd}"), "/locks/%F0%9F%94%92%EF%BF%BD");
+        let orders = Name::new("orders/42").unwrap();
+        assert_eq!(sequence_path("/locks", &orders), "/locks/%sequences/orders%2F42");
+        assert_eq!(path_of(&records_path("/locks"), &orders), "/locks/%records/orders%2F42");
+        assert_eq!(clock_path(""), "/%clock");
+        for beside in [SEQUENCES, RECORDS, CLOCK] {
+            assert_eq!(name_of(beside), None);
+        }
         assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a", "/a/b"]);
     }
 

@@ -10,7 +10,7 @@
 //                 └──► client ◄──────────┘  sessions, requests, watches; no word of locks
 //
 //   keys, layout, record, break_note: what is written in ZooKeeper, pinned by tests
-//   lock_node: the lock's own node; inspect: list, show, break
+//   lock_node: the lock's own node; inspect: list, show, break; sequence: numbers and records
 //
 mod barging;
 mod break_note;
@@ -28,15 +28,17 @@ mod lease;
 mod lock_node;
 mod options;
 mod record;
+mod sequence;
 mod session;
 
 pub use client::Access;
 pub use layout::Layout;
 pub use options::{ZooKeeperOptions, ZooKeeperRecipe};
 
+use crate::backend::support::contended::Gates;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, LockView, Name,
-    Patience,
+    Patience, Reserve, Reserved, Sequencer,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -50,6 +52,7 @@ use layout::SINGLE_NODE;
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Opens a session with the ensemble.
 ///
@@ -67,12 +70,12 @@ async fn open(options: ZooKeeperOptions, background: &Background) -> Result<Arc<
     };
     // So that a wrong host or password is reported now.
     context.session().await?;
-    Ok(Arc::new(ZooKeeper(context)))
+    Ok(Arc::new(ZooKeeper(context, Gates::default())))
 }
 
 /// Locks in ZooKeeper.
 #[derive(Debug)]
-struct ZooKeeper(Context);
+struct ZooKeeper(Context, Gates);
 
 #[async_trait]
 impl Backend for ZooKeeper {
@@ -154,6 +157,10 @@ impl Backend for ZooKeeper {
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(self)
+    }
 }
 
 impl ZooKeeper {
@@ -184,6 +191,29 @@ impl Inspector for ZooKeeper {
 
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         inspect::break_hold(&self.0, name, token, reason).await
+    }
+}
+
+#[async_trait]
+impl Sequencer for ZooKeeper {
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        sequence::reserve(&self.0, &self.1, name, wish).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        sequence::read(&self.0, name).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        sequence::write(&self.0, name, value, expected).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        sequence::list(&self.0, prefix).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        sequence::time(&self.0).await
     }
 }
 

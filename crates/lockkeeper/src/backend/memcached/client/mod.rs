@@ -236,12 +236,16 @@ impl Client {
     /// The date `seconds` from now, by the server's clock: for spans that are longer than memcached
     /// takes.
     pub(super) async fn date(&self, place: &Place, seconds: u64) -> Result<u64, Failure> {
-        let server = &self.servers[place.server];
+        Ok(self.time(place.server).await?.saturating_add(seconds))
+    }
+
+    /// What the clock of a server says, in whole seconds since 1970.
+    pub(super) async fn time(&self, server: usize) -> Result<u64, Failure> {
+        let server = &self.servers[server];
         let (number, connection) = server.connection().await?;
         match server.ask(number, &connection, Request::plain("stats")).await? {
             Reply::Stats(stats) => stat(&stats, "time")
                 .and_then(|time| time.parse::<u64>().ok())
-                .map(|time| time.saturating_add(seconds))
                 .ok_or_else(|| Failure::Refused("it does not tell the time".to_owned())),
             other => Err(unexpected(other)),
         }

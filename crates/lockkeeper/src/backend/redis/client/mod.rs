@@ -154,7 +154,7 @@ impl Client {
                 ErrorKind::Unavailable,
                 format!(
                     "only {acknowledged} of the {replicas} replicas that ?replicas asks for have \
-                     the lock"
+                     what was written"
                 ),
             )),
             _ => Ok(value),

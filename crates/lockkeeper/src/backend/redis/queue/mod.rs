@@ -45,10 +45,10 @@ mod waiters;
 use super::client::{Client, Subscriber};
 use super::keys::Keys;
 use super::rights::{self, Wanted};
-use super::sequence;
+use super::sequence::Numbers;
 use crate::backend::{
     Backend, Capability, Claim, ClaimId, FencingToken, Grant, HolderView, Inspector, Lease,
-    LockView, Moment, Name, Patience, Sequencer, Ticket,
+    LockView, Moment, Name, Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -57,7 +57,7 @@ use local_handover::{Chain, Validity};
 use requests::{Asked, Entry, Promoted, Request, Requests};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use waiters::{LastSeen, Remove, Waiters};
 
@@ -65,6 +65,7 @@ use waiters::{LastSeen, Remove, Waiters};
 #[derive(Debug)]
 pub(super) struct Queue {
     shared: Arc<Shared>,
+    numbers: Numbers,
 }
 
 /// What a backend and its leases share.
@@ -116,12 +117,13 @@ impl Queue {
         let connector = client.connector.clone();
         let subscriber = Arc::new(Subscriber::new(connector, channel, false, on_notice));
         subscriber.ensure().await?;
+        let numbers = Numbers::new(&prefix);
         let requests = Requests::new(client, prefix, keeper, barging);
         let shared = Arc::new(Shared { requests, subscriber, waiters, url });
         // Not strongly: the waiters are part of it.
         let weak = Arc::downgrade(&shared);
         shared.waiters.remove_by(Remove(Box::new(move |key, id| remove(&weak, key, id))));
-        Ok(Self { shared })
+        Ok(Self { shared, numbers })
     }
 
     /// Notes the token, and makes the lease.
@@ -238,9 +240,24 @@ impl Inspector for Queue {
 
 #[async_trait]
 impl Sequencer for Queue {
-    async fn reserve(&self, name: &Name, count: u32, floor: u64) -> Result<u64> {
-        let Requests { client, prefix, .. } = &self.shared.requests;
-        sequence::reserve(client, prefix, name, count, floor).await
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        self.numbers.reserve(&self.shared.requests.client, name, wish).await
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        self.numbers.read(&self.shared.requests.client, name).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        self.numbers.write(&self.shared.requests.client, name, value, expected).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        self.numbers.list(&self.shared.requests.client, prefix).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        self.numbers.time(&self.shared.requests.client).await
     }
 }
 
@@ -279,7 +296,7 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
         "get", "set", "del", "exists", "setrange", "pttl", "pexpire", "hget", "hset", "hdel",
         "hgetall", "hlen", "rpush", "lpush", "lpop", "lrange", "lindex", "llen", "lrem",
     ];
-    Wanted::default()
+    let wanted = Wanted::default()
         .on_key(&lock, &commands)
         .needs(&["evalsha", "0", "0"])
         .needs(&["time"])
@@ -290,8 +307,8 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
             &["publish", &channel, "0"],
             "a waiter is told nothing, and finds out up to 600 ms late that it is its turn",
         )
-        .likes(&["scan", "0"], "locks cannot be listed")
-        .likes(&["incrby", &format!("{prefix}sequence:0"), "1"], "numbers cannot be reserved")
+        .likes(&["scan", "0"], "locks cannot be listed");
+    Numbers::wanted(wanted, prefix)
 }
 
 /// Removes a stray claim of a name that no claim of this keeper waits for. In a task of its own:

@@ -13,11 +13,13 @@
 
 #[cfg(feature = "mysql")]
 mod mysql;
+mod numbers;
 #[cfg(feature = "postgres")]
 mod postgres;
 
 #[cfg(feature = "mysql")]
 pub(super) use mysql::MysqlRequests;
+pub(super) use numbers::{Numbers, Step};
 #[cfg(feature = "postgres")]
 pub(super) use postgres::PostgresRequests;
 
@@ -34,8 +36,6 @@ use tokio::sync::mpsc;
 
 /// What the row of a keeper's heartbeat begins with; its id follows.
 pub(super) const PROCESS_ROW: &str = "\u{1}process/";
-/// What the row of a sequence begins with; its name follows, and the last number is in `last`.
-pub(super) const SEQUENCE_ROW: &str = "\u{1}sequence/";
 /// The row of the second table whose token is above those of all names that were cleaned away.
 pub(super) const FLOOR_ROW: &str = "\u{1}floor";
 
@@ -53,9 +53,9 @@ pub(super) struct Next {
     pub(super) ours: bool,
 }
 
-/// One kind of server. All but `take`, `join`, `hand_on` and `reserve` are idempotent.
+/// One kind of server. All but `take`, `join` and `hand_on` are idempotent.
 #[async_trait]
-pub(super) trait Requests: fmt::Debug + Send + Sync {
+pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
     /// The URL without its secrets.
     fn shown(&self) -> &str;
 
@@ -114,9 +114,6 @@ pub(super) trait Requests: fmt::Debug + Send + Sync {
     /// All claims on the names from `first` on that start with it, or on that very name; with the
     /// database's clock.
     async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure>;
-
-    /// Reserves numbers up to the one returned.
-    async fn reserve(&self, name: &str, count: i64, floor: i64) -> Result<i64, Failure>;
 
     /// Raises the floor above the tokens of names unused for `unused` microseconds.
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure>;

@@ -68,14 +68,12 @@ pub(super) struct Client {
     /// Callers only try to lock it; the driver may wait for it. While it is unlocked no transaction
     /// is open.
     connection: Mutex<Connection>,
-    /// Jobs that no transaction has taken yet, in the order in which they came. A job that was
-    /// rolled back with others is put back at the front.
-    queue: Mutex<VecDeque<Box<dyn Job>>>,
+    queue: Jobs,
+    /// Jobs whose outcome must survive a power failure. Only the driver runs them, since their commit
+    /// waits for the disk.
+    lasting: Jobs,
     checkpoints: Checkpoints,
     contention: Contention,
-    /// How many of the next jobs are to have a transaction to themselves: not zero after a shared
-    /// transaction failed.
-    alone: AtomicUsize,
     /// The claims of this process that wait, and the alarms of those that are held.
     pub(super) waiters: Waiters,
     /// Shared with the driver, which sleeps on it after the client is gone.
@@ -91,6 +89,54 @@ pub(super) struct Client {
     pub(super) passes: std::sync::atomic::AtomicU64,
     #[cfg(test)]
     pub(super) beats: std::sync::atomic::AtomicU64,
+}
+
+/// Jobs that no transaction has taken yet.
+#[derive(Debug, Default)]
+struct Jobs {
+    /// In the order in which they came. A job that was rolled back with others is put back at the
+    /// front.
+    queue: Mutex<VecDeque<Box<dyn Job>>>,
+    /// How many of the next jobs are to have a transaction to themselves: not zero after a shared
+    /// transaction failed.
+    alone: AtomicUsize,
+}
+
+impl Jobs {
+    fn push(&self, job: Box<dyn Job>) {
+        lock(&self.queue).push_back(job);
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
+    /// All jobs in the queue, or only the first while they are to be run one by one. May be empty:
+    /// another caller may have run the job that this one came for.
+    fn take(&self) -> VecDeque<Box<dyn Job>> {
+        let mut queue = lock(&self.queue);
+        match self.alone.load(Ordering::Relaxed) {
+            0 => std::mem::take(&mut *queue),
+            left => {
+                self.alone.store(left - 1, Ordering::Relaxed);
+                queue.pop_front().into_iter().collect()
+            }
+        }
+    }
+
+    /// Puts jobs back to be run one by one.
+    fn put_back(&self, jobs: VecDeque<Box<dyn Job>>) {
+        let mut queue = lock(&self.queue);
+        self.alone.store(jobs.len(), Ordering::Relaxed);
+        jobs.into_iter().rev().for_each(|job| queue.push_front(job));
+    }
+
+    /// Tells every caller that the file cannot be used.
+    fn fail(&self, error: &Error) {
+        let jobs = std::mem::take(&mut *lock(&self.queue));
+        self.alone.store(0, Ordering::Relaxed);
+        jobs.into_iter().for_each(|job| job.finish(Err(copy_of(error))));
+    }
 }
 
 /// How a try at the file went.
@@ -115,9 +161,9 @@ impl Client {
             process,
             clock,
             connection: Mutex::new(connection),
-            queue: Mutex::default(),
+            queue: Jobs::default(),
+            lasting: Jobs::default(),
             contention: Contention::default(),
-            alone: AtomicUsize::new(0),
             waiters: Waiters::default(),
             wakeup: Arc::default(),
             sockets,
@@ -142,8 +188,20 @@ impl Client {
         work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (job, answer) = job(work);
-        lock(&self.queue).push_back(job);
+        self.queue.push(job);
         self.serve();
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// As [`call`](Self::call), and what it returned survives a power failure: the commit waits for
+    /// the disk. So it is left to the driver, and several such jobs share one commit.
+    pub(super) async fn call_lasting<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (job, answer) = job(work);
+        self.lasting.push(job);
+        self.wakeup.wake();
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -153,7 +211,7 @@ impl Client {
         work: impl FnMut(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (job, mut answer) = job(work);
-        lock(&self.queue).push_back(job);
+        self.queue.push(job);
         loop {
             self.serve_patiently();
             match answer.try_recv() {
@@ -170,7 +228,7 @@ impl Client {
     /// what is left. Waits neither for the connection nor for another process.
     fn serve(&self) {
         for _ in 0..MOST_BATCHES {
-            if lock(&self.queue).is_empty() {
+            if self.queue.is_empty() {
                 return;
             }
             // The log must not grow while the driver waits for a chance to move it into the file.
@@ -184,11 +242,11 @@ impl Client {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            if let Served::Busy = self.batch(&connection) {
+            if let Served::Busy = self.batch(&connection, &self.queue) {
                 break;
             }
         }
-        if !lock(&self.queue).is_empty() {
+        if !self.queue.is_empty() {
             self.wakeup.wake();
         }
     }
@@ -201,9 +259,15 @@ impl Client {
     /// decides whether to ask again.
     pub(super) fn serve_patiently(&self) {
         let shift = Moment::now() + SHIFT;
+        let mut lasting = false;
         while self.has_jobs() && Moment::now() < shift {
             let connection = lock(&self.connection);
-            let served = self.batch(&connection);
+            // In turns, so that neither kind keeps the other waiting.
+            lasting = !self.lasting.is_empty() && (!lasting || self.queue.is_empty());
+            let served = match lasting {
+                true => self.lasting_batch(&connection),
+                false => self.batch(&connection, &self.queue),
+            };
             // Before anything else, so that a caller that comes now finds the connection free.
             drop(connection);
             if let Served::All = served {
@@ -228,14 +292,30 @@ impl Client {
 
     /// Whether any job waits for a transaction.
     pub(super) fn has_jobs(&self) -> bool {
-        !lock(&self.queue).is_empty()
+        !self.queue.is_empty() || !self.lasting.is_empty()
+    }
+
+    /// One transaction for all jobs that must survive a power failure, which waits for the disk.
+    fn lasting_batch(&self, connection: &Connection) -> Served {
+        // Outside of a transaction, where alone it can be changed.
+        let set = |how| connection.pragma_update(None, "synchronous", how);
+        if let Err(error) = set("full") {
+            self.lasting.fail(&store_error(self.path(), error));
+            return Served::All;
+        }
+        let served = self.batch(connection, &self.lasting);
+        // Should this fail, locks wait for the disk as well, and nothing is wrong but slow.
+        if let Err(error) = set("normal") {
+            tracing::debug!(%error, "the lock file goes on waiting for the disk");
+        }
+        served
     }
 
     /// One transaction for all jobs that are waiting now. The caller has the connection locked.
     ///
     /// A crash before the commit leaves no trace of any job. A crash after it leaves all of them
     /// done and nobody told: what was granted then expires by itself, since nobody renews it.
-    fn batch(&self, connection: &Connection) -> Served {
+    fn batch(&self, connection: &Connection, waiting: &Jobs) -> Served {
         // Before the transaction: a commit to a deleted file succeeds, and would grant locks that
         // no other process can see.
         if let Err(error) = self.still_the_same_file() {
@@ -255,7 +335,7 @@ impl Client {
         }
         // Only now, with the file in hand: jobs that came during BEGIN are taken along, and a busy
         // file leaves the queue as it was.
-        let mut jobs = self.take_jobs();
+        let mut jobs = waiting.take();
         match self.attempt(connection, sent, jobs.make_contiguous()) {
             Ok(()) => jobs.into_iter().for_each(|job| job.finish(Ok(()))),
             Err(error) if jobs.len() == 1 => {
@@ -264,26 +344,9 @@ impl Client {
             }
             // One of them failed, and its rollback undid the others: they are run again, each
             // alone, so that only the one at fault gets the error.
-            Err(_) => {
-                let mut queue = lock(&self.queue);
-                self.alone.store(jobs.len(), Ordering::Relaxed);
-                jobs.into_iter().rev().for_each(|job| queue.push_front(job));
-            }
+            Err(_) => waiting.put_back(jobs),
         }
         Served::All
-    }
-
-    /// All jobs in the queue, or only the first while they are to be run one by one. May be empty:
-    /// another caller may have run the job that this one came for.
-    fn take_jobs(&self) -> VecDeque<Box<dyn Job>> {
-        let mut queue = lock(&self.queue);
-        match self.alone.load(Ordering::Relaxed) {
-            0 => std::mem::take(&mut *queue),
-            left => {
-                self.alone.store(left - 1, Ordering::Relaxed);
-                queue.pop_front().into_iter().collect()
-            }
-        }
     }
 
     /// Runs the jobs in the transaction that was begun, ends it, and wakes the waiters that it
@@ -314,7 +377,7 @@ impl Client {
             if !self.waiters.tell(&id, WaitEnd::Granted(granted)) {
                 // The waiter is gone with its runtime: nobody would give the claim back.
                 let (removal, _) = job(move |tx: &Transaction<'_>| tx.remove(&name, &id));
-                lock(&self.queue).push_back(removal);
+                self.queue.push(removal);
             }
         }
         for process in tx.concerned.into_inner() {
@@ -327,9 +390,8 @@ impl Client {
     /// None of the jobs has changed anything: they were still in the queue.
     fn fail_all(&self, error: &Error) {
         self.endanger();
-        let jobs = std::mem::take(&mut *lock(&self.queue));
-        self.alone.store(0, Ordering::Relaxed);
-        jobs.into_iter().for_each(|job| job.finish(Err(copy_of(error))));
+        self.queue.fail(error);
+        self.lasting.fail(error);
     }
 
     /// Whether callers leave their jobs to the driver until it has made a checkpoint.

@@ -61,7 +61,7 @@ impl Answer {
         refused.map_or(Ok(()), Err)
     }
 
-    /// `exists`: the node's metadata.
+    /// `exists`, `write` and `replace`: the node's metadata.
     pub(crate) fn stat(&self) -> Result<Stat, Failure> {
         self.read(|reader| reader.stat())
     }

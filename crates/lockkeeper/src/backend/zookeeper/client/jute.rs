@@ -120,12 +120,12 @@ impl<'a> Reader<'a> {
 
     /// Reads the fields in the order of the protocol, those that nobody uses included.
     pub(super) fn stat(&mut self) -> Option<Stat> {
-        let (czxid, _mzxid, ctime, _mtime) =
+        let (czxid, _mzxid, ctime, mtime) =
             (self.long()?, self.long()?, self.long()?, self.long()?);
         let (version, _cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
         let owner = self.long()?;
         let (_length, children, _pzxid) = (self.int()?, self.int()?, self.long()?);
-        Some(Stat { czxid, ctime, version, owner, children })
+        Some(Stat { czxid, ctime, mtime, version, owner, children })
     }
 }
 
@@ -137,6 +137,8 @@ pub(crate) struct Stat {
     pub(crate) czxid: i64,
     /// When the node was created, by the server's clock, in milliseconds.
     pub(crate) ctime: i64,
+    /// When its data was last written, by the clock of the leader of then, in milliseconds.
+    pub(crate) mtime: i64,
     /// How often its data was written.
     pub(crate) version: i32,
     /// The session of an ephemeral node; zero for any other.

@@ -43,6 +43,8 @@ pub(crate) enum NodeKind {
     EphemeralSequential,
     /// Until some time after its last child went.
     Container,
+    /// Until it is deleted.
+    Persistent,
 }
 
 /// Who may use the nodes that are made.
@@ -70,6 +72,7 @@ impl Request {
             NodeKind::Ephemeral => (code::CREATE, 1),
             NodeKind::EphemeralSequential => (code::CREATE, 3),
             NodeKind::Container => (code::CREATE_CONTAINER, 4),
+            NodeKind::Persistent => (code::CREATE, 0),
         };
         let (scheme, id) = match access {
             Access::Open => ("world", "anyone"),
@@ -118,6 +121,13 @@ impl Request {
     pub(crate) fn write(path: &str, data: &[u8]) -> Self {
         let mut request = Self::new(code::SET_DATA);
         request.0.text(path).bytes(data).int(ANY);
+        request
+    }
+
+    /// Writes `data` to `path`, provided that it has this version.
+    pub(crate) fn replace(path: &str, data: &[u8], version: i32) -> Self {
+        let mut request = Self::new(code::SET_DATA);
+        request.0.text(path).bytes(data).int(version);
         request
     }
 

@@ -1,5 +1,6 @@
 //! The requests to MariaDB and MySQL: texts out, rows and counts in.
 
+mod numbers;
 mod prepare;
 mod rows;
 mod statements;
@@ -188,10 +189,6 @@ impl Requests for MysqlRequests {
             (value(row, 1), record, value::<i64>(row, 14) != 0)
         });
         Ok((now, listed.collect()))
-    }
-
-    async fn reserve(&self, name: &str, count: i64, floor: i64) -> Result<i64, Failure> {
-        Ok(self.ask(&self.statements.reserve(name, count, floor), true).await?.unwrap_or(0))
     }
 
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! The texts of the requests beside those of a lock: heartbeats, what was granted or broken, lists,
-//! numbers, and the cleaner.
+//! and the cleaner.
 
 use super::super::super::client::{bytes, text};
 use super::super::super::queue::{ALONE, CROWD};
 use super::super::super::record::{BROKEN, HELD, WAITER_LEASE, WAITING, micros};
 use super::super::super::schema::{CLAIM, Dialect, Tables, literal};
-use super::super::{FLOOR_ROW, PROCESS_ROW, SEQUENCE_ROW, WRITER_ROW};
+use super::super::{FLOOR_ROW, PROCESS_ROW, WRITER_ROW};
 use super::statements::{NOW, Statements, of_claim};
 
 impl Statements {
@@ -93,17 +93,6 @@ impl Statements {
             of_claim("c"),
             matches("c"),
             bytes(PROCESS_ROW.as_bytes()),
-        )
-    }
-
-    pub(super) fn reserve(&self, name: &str, count: i64, floor: i64) -> String {
-        let (names, row) = (&self.tables.names, bytes(format!("{SEQUENCE_ROW}{name}").as_bytes()));
-        let never = i64::MAX;
-        format!(
-            "BEGIN; INSERT INTO {names} (name, version, place, last, waiting, {CLAIM}) VALUES \
-             ({row}, 0, 0, {floor}, 0, '', '', '', 0, 0, 0, 0, {never}, '', '') \
-             ON DUPLICATE KEY UPDATE last = GREATEST(last + {count}, {floor}); \
-             SELECT last FROM {names} WHERE name = {row}; COMMIT"
         )
     }
 

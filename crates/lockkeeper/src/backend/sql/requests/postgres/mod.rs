@@ -1,5 +1,6 @@
 //! The requests to PostgreSQL: parameters in, rows out.
 
+mod numbers;
 mod statements;
 
 use super::super::client::{PostgresClient, first_columns};
@@ -8,7 +9,7 @@ use super::super::migration;
 use super::super::queue::{ALONE, Change, Queue, Version};
 use super::super::record::{HANDED, HELD, Record, Seen, code_of, micros, mode_of};
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{Listed, Listening, Next, Requests, SEQUENCE_ROW, WRITER_ROW};
+use super::{Listed, Listening, Next, Requests, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -32,12 +33,13 @@ pub(in super::super) struct PostgresRequests {
     client: PostgresClient,
     tables: Tables,
     statements: Statements,
+    numbers: numbers::Statements,
 }
 
 impl PostgresRequests {
     pub(in super::super) fn new(client: PostgresClient, tables: Tables) -> Self {
-        let statements = Statements::new(&tables);
-        Self { client, tables, statements }
+        let (statements, numbers) = (Statements::new(&tables), numbers::Statements::new(&tables));
+        Self { client, tables, statements, numbers }
     }
 
     /// One column of one row by the simple protocol, which every pooler passes on; `None` where
@@ -251,13 +253,6 @@ impl Requests for PostgresRequests {
         let listed =
             filled.map(|row| (row.get(1), record(row, 4, row.get(2), row.get(3)), row.get(14)));
         Ok((now, listed.collect()))
-    }
-
-    async fn reserve(&self, name: &str, count: i64, floor: i64) -> Result<i64, Failure> {
-        let row = format!("{SEQUENCE_ROW}{name}");
-        let params: [&(dyn ToSql + Sync); 3] = [&row, &count, &floor];
-        let rows = self.client.query(&self.statements.reserve, &params, true).await?;
-        Ok(rows.first().map_or(0, |row| row.get(0)))
     }
 
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure> {

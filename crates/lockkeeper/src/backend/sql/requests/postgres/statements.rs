@@ -30,7 +30,6 @@ pub(super) struct Statements {
     pub(super) claims_of: Statement,
     pub(super) broken: Statement,
     pub(super) list: Statement,
-    pub(super) reserve: Statement,
     pub(super) raise_floor: Statement,
     pub(super) sweep: Statement,
     pub(super) stale: Statement,
@@ -206,17 +205,6 @@ impl Statements {
                      LEFT JOIN {names} p ON p.name = {process_row} || a.process",
                     of_claim("l"),
                     of_claim("c"),
-                ),
-            ),
-            reserve: statement(
-                "reserve",
-                &[T::TEXT, T::INT8, T::INT8],
-                format!(
-                    "INSERT INTO {names} AS l (name, version, place, last, waiting, {CLAIM})
-                     VALUES ($1, 0, 0, $3, 0, '', '', '', 0, 0, 0, 0, {}, '', '')
-                     ON CONFLICT (name) DO UPDATE SET last = GREATEST(l.last + $2, excluded.last)
-                     RETURNING last",
-                    i64::MAX
                 ),
             ),
             raise_floor: statement(
