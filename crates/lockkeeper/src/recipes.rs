@@ -250,7 +250,8 @@ pub(crate) const MEMORY: Capability = Capability {
 };
 
 /// What `sqlite:` promises.
-pub(crate) const SQLITE: Capability = Capability { reach: Reach::Machine, durable: true, ..MEMORY };
+pub(crate) const SQLITE: Capability =
+    Capability { reach: Reach::Machine, durable: true, auto_increment: true, ..MEMORY };
 
 /// What `etcd://` promises. Its claims live on the lease of the keeper's session, so that no other
 /// keeper can keep them.
@@ -267,7 +268,7 @@ pub(crate) const ETCD: Capability = Capability {
 
 /// What `postgres://` promises with its default recipe.
 pub(crate) const POSTGRES_TABLE: Capability =
-    Capability { reach: Reach::Network, durable: true, ..MEMORY };
+    Capability { reach: Reach::Network, durable: true, auto_increment: true, ..MEMORY };
 
 /// What `mariadb://` and `mysql://` promise with their default recipe. These servers pass no
 /// messages on, so waiters ask.
