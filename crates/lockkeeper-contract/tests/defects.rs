@@ -61,8 +61,12 @@ fn apart() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let url = format!("sqlite:{}", directory.path().join("locks.db").display());
     let subject = Subject::url(&url, "").across_processes("memory:", env!("CARGO_BIN_EXE_taker"));
-    let verdicts = verdicts(&subject, &["processes"]);
-    for promise in ["five_processes_exclude_each_other", "permits_are_never_too_many"] {
+    let verdicts = verdicts(&subject, &["processes", "sequences"]);
+    for promise in [
+        "five_processes_exclude_each_other",
+        "permits_are_never_too_many",
+        "a_process_killed_while_it_reserves_leaves_no_number_twice",
+    ] {
         if !verdicts.iter().any(|verdict| broken(verdict, promise)) {
             return Err(format!("processes apart were not seen by {promise:?}").into());
         }

@@ -251,7 +251,12 @@ impl Lease for FlawedLease {
 #[async_trait]
 impl Inspector for Flawed {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        Ok(self.table().views(|name| name.starts_with(prefix)))
+        let mut views = self.table().views(|name| name.starts_with(prefix));
+        if self.flaw == Flaw::ListsNumbers {
+            let counted = self.numbers.counted().into_iter().map(LockView::new);
+            views.extend(counted.filter(|view| view.name.as_str().starts_with(prefix)));
+        }
+        Ok(views)
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

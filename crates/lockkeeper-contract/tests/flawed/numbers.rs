@@ -42,6 +42,11 @@ impl Numbers {
         self.sound.sequencer().ok_or_else(missing)
     }
 
+    /// The names of all sequences.
+    pub(super) fn counted(&self) -> Vec<Name> {
+        self.state().counts.keys().cloned().collect()
+    }
+
     fn folded(&self, name: &Name) -> Name {
         let lower = name.as_str().to_lowercase();
         match self.flaw {
