@@ -76,7 +76,11 @@ async fn elections_are_refused(stage: Arc<Stage>) -> Outcome {
 async fn numbers_are_refused(stage: Arc<Stage>) -> Outcome {
     let (keeper, backend) = stage.opened().await?;
     ensure!(backend.sequencer().is_none(), "it has a sequencer, and does not say so");
-    refused(keeper.reserve(&stage.name("numbers"), 1, 0).await, |capability| capability.sequences)
+    let refusal = keeper.reserve(&stage.name("numbers"), 1, 0).await;
+    let said = refusal.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let why = backend.no_sequencer().unwrap_or_default();
+    ensure!(said.contains(why), "the refusal does not say why: {said}");
+    refused(refusal, |capability| capability.sequences)
 }
 
 async fn inspection_is_refused(stage: Arc<Stage>) -> Outcome {
