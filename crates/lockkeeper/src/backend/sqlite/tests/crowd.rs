@@ -427,7 +427,8 @@ async fn who_holds_is_in_jeopardy_while_the_file_is_out_of_reach() {
 /// What a lock writes need not survive a power failure, and what is reserved must.
 #[tokio::test]
 async fn only_what_must_last_waits_for_the_disk() {
-    let process = Place::new().process();
+    let place = Place::new();
+    let process = place.process();
     let client = process.context.client().await.unwrap();
     let synchronous = |tx: &super::super::client::transaction::Transaction<'_>| {
         tx.connection.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))
