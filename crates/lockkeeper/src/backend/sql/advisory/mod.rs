@@ -111,8 +111,8 @@ impl Core {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Attempt, Failure> {
-        let set = (session.kept != Some(lease) || session.limited)
-            .then(|| lease.as_millis().to_string());
+        let set =
+            (session.kept != Some(lease) || session.limited).then(|| lease.as_millis().to_string());
         session.kept = Some(lease);
         session.limited = false;
         let (key, debt, lease) = (self.key(&claim.name), self.debt(lease), millis(lease));

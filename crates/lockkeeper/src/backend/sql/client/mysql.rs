@@ -17,9 +17,7 @@ use crate::backend::support::tls::no_certificates;
 use crate::backend::{Background, Moment, TlsOptions};
 use crate::error::Result;
 use mysql_async::prelude::Queryable;
-use mysql_async::{
-    ClientIdentity, Conn, Opts, OptsBuilder, Pool, Row, SslOpts, Statement, Value,
-};
+use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Pool, Row, SslOpts, Statement, Value};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -21,8 +21,8 @@ use crate::backend::{
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
-use mysql_async::{Row, Statement, Value};
 use mysql_async::prelude::FromValue;
+use mysql_async::{Row, Statement, Value};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};

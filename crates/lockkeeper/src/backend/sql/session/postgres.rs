@@ -200,8 +200,13 @@ impl PostgresSessions {
             return Err(self.refused(why));
         }
         let (connection, _) = connected.map_err(fail)?;
-        let mut session =
-            PostgresSession { connection, pid: 0, not_before: Moment::now(), kept: None, limited: false };
+        let mut session = PostgresSession {
+            connection,
+            pid: 0,
+            not_before: Moment::now(),
+            kept: None,
+            limited: false,
+        };
         let unused = UNUSED.as_millis().to_string();
         let looked = match self.rows(&session, &self.look, &[&unused]).await {
             // It does not know the setting.

@@ -99,7 +99,8 @@ impl Requests for MysqlRequests {
     async fn join(&self, claim: &Claim, process: &str) -> Result<Option<Joined>, Failure> {
         // The common one first, and by itself: each is as short as it can be.
         for request in [Statements::join, Statements::join_alone] {
-            let answers = self.client.run(&request(&self.statements, claim, process), false).await?;
+            let answers =
+                self.client.run(&request(&self.statements, claim, process), false).await?;
             if let Some(row) = answers.last().and_then(|rows| rows.first()) {
                 let (ticket, place) = (value(row, 0), value(row, 1));
                 return Ok(Some(Joined { ticket, place, until_expiry: value(row, 2) }));

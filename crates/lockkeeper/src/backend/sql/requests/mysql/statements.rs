@@ -174,7 +174,8 @@ impl Statements {
                  INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT name, {WAITING}, last, \
                  {id}, {owner}, {process}, {mode}, last, {ttl}, {NOW}, {NOW} + {ttl}, {identity}, \
                  {note} FROM {names} WHERE name = {name} AND ROW_COUNT() = 1; \
-                 SELECT last, waiting, NULL FROM {names} WHERE name = {name} AND ROW_COUNT() = 1; COMMIT"
+                 SELECT last, waiting, NULL FROM {names} WHERE name = {name} AND ROW_COUNT() = 1; \
+                 COMMIT"
             );
         }
         // Whether the owner holds the name is looked at in the second statement: it begins when the
@@ -208,7 +209,8 @@ impl Statements {
              FROM {names} WHERE name = {name} AND @lockkeeper = 1 UNION ALL \
              SELECT name, {WAITING}, last, {id}, {owner}, {process}, {mode}, last, {ttl}, {NOW}, \
              {NOW} + {ttl}, {identity}, {note} FROM {names} WHERE name = {name} AND @lockkeeper = 1; \
-             SELECT last, waiting, expires - {NOW} FROM {names} WHERE name = {name} AND @lockkeeper = 1; COMMIT"
+             SELECT last, waiting, expires - {NOW} FROM {names} WHERE name = {name} \
+             AND @lockkeeper = 1; COMMIT"
         )
     }
 
