@@ -37,7 +37,7 @@ pub use capability::{Capability, Reach};
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
 pub use views::{HolderView, LockView, NodeView, WaiterView};
-pub use voter::{Kept, NodeLife, Released, Vote, Voter};
+pub use voter::{GaveBack, Kept, NodeLife, Passing, Released, Vote, Voter};
 
 use crate::error::Result;
 use async_trait::async_trait;

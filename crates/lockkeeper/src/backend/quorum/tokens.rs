@@ -2,7 +2,7 @@
 //!
 //! Every node remembers the largest token it was told of, its floor. A token is good once more than
 //! half of the nodes, all of which have the claim at that moment, remember it and knew of none as large
-//! before. The next holder has the claim on more than half of the nodes too, so on one of those, and
+//! before, nor of one just below. The next holder has the claim on more than half of the nodes too, so on one of those, and
 //! had it there only after this one's was gone: so the node tells of the token, and the next is larger.
 //!
 //! ```text
@@ -20,12 +20,20 @@
 //! it knows of, and not behind the clock of the nodes. To read first and write then, always, would be a
 //! second round for each grant.
 //!
+//! Behind every token there is room for those of [`ROOM`] claims that get the name by local hand-over before
+//! the nodes hear of them: a token is good only if it leaves that room above every floor that it met.
+//!
 //! The clock is the one in the middle of those that were told: a single node whose clock is wrong does
 //! not decide. It makes tokens grow where floors were lost, as in every other store.
 
 use crate::backend::support::sync::lock;
 use crate::backend::{FencingToken, Moment};
 use std::sync::Mutex;
+
+/// How far a token is above every other that its nodes knew of. More than
+/// [`UNSEEN`](super::local_handover::UNSEEN); no more than needed, since tokens follow a clock in
+/// microseconds and must not run ahead of it.
+pub(super) const ROOM: u64 = 32;
 
 /// What a keeper knows of the tokens of its nodes.
 #[derive(Debug, Default)]
@@ -47,7 +55,7 @@ impl Tokens {
         Some(known.next())
     }
 
-    /// A token above everything that is known.
+    /// A token above everything that is known, with room below it.
     pub(super) fn next(&self) -> FencingToken {
         lock(&self.0).next()
     }
@@ -63,13 +71,18 @@ impl Tokens {
     }
 }
 
+/// Whether a token leaves enough room above what a node knew of.
+pub(super) fn has_room(token: FencingToken, floor: u64) -> bool {
+    floor.saturating_add(ROOM) <= token.get()
+}
+
 impl Known {
     fn next(&mut self) -> FencingToken {
         let clock = self.clock.map_or(0, |(clock, at)| {
             let since = u64::try_from(Moment::now().since(at).as_micros()).unwrap_or(0);
             clock.saturating_add(since)
         });
-        let token = FencingToken::after(self.last, clock);
+        let token = FencingToken::after(self.last.saturating_add(ROOM - 1), clock);
         self.last = token.get();
         token
     }
@@ -89,7 +102,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(tokens.propose().unwrap().get(), 1_001_400);
         tokens.learn(5_000_000, vec![1_000], Moment::now());
-        assert_eq!(tokens.next().get(), 5_000_001);
-        assert_eq!(tokens.propose().unwrap().get(), 5_000_002);
+        assert_eq!(tokens.next().get(), 5_000_000 + ROOM);
+        assert_eq!(tokens.propose().unwrap().get(), 5_000_000 + 2 * ROOM);
     }
 }
