@@ -19,8 +19,16 @@ const MARGIN: Duration = Duration::from_millis(92);
 async fn waiting(keeper: &Keeper) -> JoinHandle<Guard> {
     let waits = keeper.lock("a").ttl(TTL);
     let task = tokio::spawn(async move { waits.acquire().await.unwrap() });
-    tokio::time::sleep(Duration::from_micros(10)).await;
+    settle().await;
+    assert!(!task.is_finished(), "it need not wait");
     task
+}
+
+/// Lets all tasks go as far as they can without time passing.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn passed(nodes: &[TestNode]) -> usize {
@@ -108,13 +116,11 @@ async fn tokens_grow_also_past_claims_that_the_nodes_never_heard_of() {
     let (first, begin) = (number(&guard), Moment::now());
     let mut handed = 0;
     loop {
-        let waits = one.lock("a").ttl(TTL);
-        let next = tokio::spawn(async move { waits.acquire().await.unwrap() });
-        while one.capability().fencing && !is_queued(&next).await {}
+        let next = waiting(&one).await;
         if handed == UNSEEN {
             // The next would have no token: it is given back, which the nodes must be told first.
             drop(guard);
-            tokio::task::yield_now().await;
+            settle().await;
             assert!(!next.is_finished(), "more than {UNSEEN} followed one another");
             next.abort();
             break;
@@ -133,15 +139,6 @@ async fn tokens_grow_also_past_claims_that_the_nodes_never_heard_of() {
     other.release().await.unwrap();
     assert!(one.close(secs(60)).await);
     assert_eq!(taken(&nodes), 0);
-}
-
-/// Lets the task go as far as it can without time passing.
-async fn is_queued(task: &JoinHandle<Guard>) -> bool {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-    assert!(!task.is_finished());
-    true
 }
 
 /// What waits for something else, at nodes that lack the operation, and a name that must stay taken.
@@ -189,7 +186,7 @@ async fn another_keeper_gets_its_turn() {
             order.lock().unwrap().push(who);
             guard.release().await.unwrap();
         }));
-        tokio::time::sleep(Duration::from_micros(10)).await;
+        settle().await;
     }
     first.release().await.unwrap();
     for task in tasks {
@@ -245,6 +242,7 @@ async fn a_successor_is_told_when_there_was_nothing_to_pass_on() {
         tokio::time::sleep(SOON).await;
         assert_eq!(passed(&nodes), told, "it was handed over although it was lost");
         last.abort();
+        drop(last.await);
         assert!(keeper.close(secs(60)).await);
         assert_eq!(taken(&nodes), 0);
     }
