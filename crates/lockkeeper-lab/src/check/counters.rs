@@ -86,7 +86,8 @@ impl Counters {
                 let (one, next) = (&pair[0], &pair[1]);
                 let passed = client(one) != client(next);
                 counters.hand_overs += usize::from(passed);
-                let within = process(one) == process(next) && token(one).saturating_add(1) == token(next);
+                let within =
+                    process(one) == process(next) && token(one).saturating_add(1) == token(next);
                 counters.passed_on += usize::from(passed && within);
             }
         }

@@ -8,8 +8,8 @@ use super::local_handover::Present;
 use super::silence::{Admission, Silence};
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Claim, ClaimId, FencingToken, GaveBack, Kept, Lease, LossReason, Moment, NodeLife, Owner,
-    Patience, Release, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Claim, ClaimId, FencingToken, GaveBack, Kept, Lease, LossReason, Moment,
+    NodeLife, Owner, Patience, Release, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;

@@ -2,8 +2,9 @@
 
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Kept, Lease, LossReason,
-    Moment, Name, NodeLife, Passing, Patience, Release, Released, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Kept, Lease,
+    LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released, Standing, Ticket,
+    Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;

@@ -5,9 +5,9 @@ use super::requests::{By, Requests};
 use crate::backend::redis::client::Subscriber;
 use crate::backend::support::list;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Inspector, Kept, Lease,
-    LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released, Standing,
-    Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Inspector, Kept,
+    Lease, LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released,
+    Standing, Ticket, Vote, Voter,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;

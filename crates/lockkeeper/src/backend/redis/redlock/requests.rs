@@ -168,7 +168,12 @@ impl Requests {
 
     /// Gives the claim back, and tells those who wait; whether it was there, as far as that is known: a
     /// repeated request cannot tell, and says yes.
-    pub(super) async fn release(&self, name: &Name, id: By<'_>, stay: Duration) -> Result<GaveBack> {
+    pub(super) async fn release(
+        &self,
+        name: &Name,
+        id: By<'_>,
+        stay: Duration,
+    ) -> Result<GaveBack> {
         self.remove(name, id, stay, &self.keys.freed(name.as_str())).await
     }
 
