@@ -2,26 +2,27 @@
 //!
 //! Every node remembers the largest token it was told of, its floor. A token is good once more than
 //! half of the nodes, all of which have the claim at that moment, remember it and knew of none as large
-//! before, nor of one just below. The next holder has the claim on more than half of the nodes too, so on one of those, and
-//! had it there only after this one's was gone: so the node tells of the token, and the next is larger.
+//! before, nor of one just below ([`ROOM`]). The next holder has the claim on more than half of the nodes
+//! too, so on one of those, and had it there only after this one's was gone: so the node tells of the
+//! token, and the next is larger.
 //!
 //! ```text
-//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      one round: the token is 71
-//!                    node 2: yes, floor was 70, is 71
-//!                    node 3: yes, floor was 66, is 71
+//!   ask(claim, 710)   node 1: yes, floor was 600, is 710      one round: the token is 710
+//!                     node 2: yes, floor was 670, is 710
+//!                     node 3: yes, floor was 660, is 710
 //!
-//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      two of three would do, but these
-//!                    node 2: yes, floor was 80             are one of three
-//!                    node 3: yes, floor was 80
-//!   raise(81)        nodes 1, 2, 3: done                   a second round: the token is 81
+//!   ask(claim, 710)   node 1: yes, floor was 600, is 710      two of three would do, but this
+//!                     node 2: yes, floor was 800              is one of three
+//!                     node 3: yes, floor was 700, is 710
+//!   raise(832)        nodes 1, 2, 3: done                     a second round: the token is 832
 //! ```
 //!
 //! So a keeper proposes a token with its claim that is likely to be large enough: later than the last
 //! it knows of, and not behind the clock of the nodes. To read first and write then, always, would be a
 //! second round for each grant.
 //!
-//! Behind every token there is room for those of [`ROOM`] claims that get the name by local hand-over before
-//! the nodes hear of them: a token is good only if it leaves that room above every floor that it met.
+//! The room is for the tokens of claims that get the name by local hand-over before the nodes hear of
+//! them: whoever has the name next is above those too.
 //!
 //! The clock is the one in the middle of those that were told: a single node whose clock is wrong does
 //! not decide. It makes tokens grow where floors were lost, as in every other store.
