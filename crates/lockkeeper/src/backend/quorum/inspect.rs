@@ -145,7 +145,7 @@ fn holders(nodes: &[NodeView], majority: usize) -> Vec<HolderView> {
         && found.iter().all(|(_, holder)| !holder.identity.is_empty());
     if votes >= majority && by_one_keeper {
         // The name passes from claim to claim of that keeper, and nodes hear of it one by one.
-        found.sort_by_key(|(_, holder)| holder.token);
+        found.sort_by_key(|(votes, holder)| (holder.token, *votes));
         return found.pop().map(|(_, holder)| holder).into_iter().collect();
     }
     found.into_iter().filter(|(votes, _)| *votes >= majority).map(|(_, holder)| holder).collect()
