@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// ids of a run that counts.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long a loss may go unnoticed.
+const NOTICE: Duration = Duration::from_secs(20);
 /// Above what any run uses between two losses.
 const FLOOR: u64 = 1_000_000_000_000;
 
@@ -160,10 +162,22 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// The owner of the key says what is above everything that was used; not before those that took ids
-    /// had the time to notice the loss.
+    /// The owner of the key says what is above everything that was used; not before somebody noticed the
+    /// loss, which those with ranges in stock do late.
     fn tell_floor(&mut self) -> Result<()> {
-        sleep(self.window());
+        let begin = now();
+        let end = Instant::now() + NOTICE;
+        loop {
+            sleep(self.window() / 2);
+            let takers = self.takers()?;
+            let told = |taker: &Taker| {
+                taker.refusals.iter().any(|it| it.at > begin && it.message.contains("has lost"))
+            };
+            let noticed = !self.arguments.kind.refuses_a_loss() || takers.iter().any(told);
+            if noticed || Instant::now() > end {
+                break;
+            }
+        }
         self.losses += 1;
         let new = self.stage.folder.join("floor.new");
         std::fs::write(&new, (self.losses * FLOOR).to_string())?;
