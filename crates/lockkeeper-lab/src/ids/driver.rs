@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// ids of a run that counts.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long a generator waits for the store to confirm its worker number.
+const WAIT: Duration = Duration::from_secs(2);
 /// How long a loss may go unnoticed.
 const NOTICE: Duration = Duration::from_secs(20);
 /// Above what any run uses between two losses.
@@ -129,8 +131,11 @@ impl Driver<'_> {
 
     fn strike(&mut self, fault: Fault) -> Result<()> {
         let victim = usize::try_from(self.dice.roll(self.members.len() as u64))?;
-        let window = self.window();
-        let strike = Strike { fault, ttl: window, dice: &mut self.dice };
+        let (window, begin) = (self.window(), now());
+        let cut_off = matches!(fault, Fault::Partition | Fault::ServerPause);
+        // Until there is an error: a caller waits for a while whether the store is back.
+        let ttl = if cut_off && self.arguments.kind.is_leased() { window + WAIT } else { window };
+        let strike = Strike { fault, ttl, dice: &mut self.dice };
         let hit = match fault {
             Fault::Kill => {
                 self.members[victim].0.signal(Signal::SIGKILL)?;
@@ -149,10 +154,14 @@ impl Driver<'_> {
             }
             _ if fault.needs() == Needs::Server => {
                 self.turn = (self.turn + 1) % self.stage.servers.len().max(1);
+                if fault == Fault::ServerRestartEmpty {
+                    // What the owner said of the loss before is not true after this one.
+                    let _ = std::fs::remove_file(self.stage.floor_file());
+                }
                 let server = self.stage.servers.get_mut(self.turn).context("there is no server")?;
                 let hit = strike.at_server(server.as_mut())?;
                 if fault == Fault::ServerRestartEmpty {
-                    self.tell_floor()?;
+                    self.tell_floor(begin)?;
                 }
                 hit
             }
@@ -164,8 +173,7 @@ impl Driver<'_> {
 
     /// The owner of the key says what is above everything that was used; not before somebody noticed the
     /// loss, which those with ranges in stock do late.
-    fn tell_floor(&mut self) -> Result<()> {
-        let begin = now();
+    fn tell_floor(&mut self, begin: u64) -> Result<()> {
         let end = Instant::now() + NOTICE;
         loop {
             sleep(self.window() / 2);

@@ -99,12 +99,13 @@ struct Taker {
 
 impl Taker {
     async fn work(&mut self, stop: &AtomicBool) -> Result<()> {
-        let mut floor = None;
+        let (mut floor, mut used) = (None, 0);
         while !stop.load(Ordering::SeqCst) && self.left > 0 {
             let Some(source) = self.open(floor).await? else {
-                floor = self.floor(floor);
+                floor = self.floor(used);
                 continue;
             };
+            used = floor.unwrap_or(used);
             let mut lost = false;
             while !stop.load(Ordering::SeqCst) && self.left > 0 && !lost {
                 let asked = self.clock.before();
@@ -117,7 +118,7 @@ impl Taker {
                 }
             }
             if lost {
-                floor = self.floor(floor);
+                floor = self.floor(used);
             } else if let Err(error) = source.close().await {
                 self.refused(self.clock.before(), &error).await?;
             }
@@ -144,10 +145,11 @@ impl Taker {
         }
     }
 
-    /// What the owner of the key says, once it says something: the driver writes it down.
-    fn floor(&self, known: Option<u64>) -> Option<u64> {
+    /// What the owner of the key says, once it says something new: the driver writes it down. A floor that
+    /// was used is not above what was used.
+    fn floor(&self, used: u64) -> Option<u64> {
         let text = std::fs::read_to_string(&self.arguments.floor_file).unwrap_or_default();
-        text.trim().parse().ok().or(known)
+        text.trim().parse().ok().filter(|floor| *floor > used)
     }
 
     /// Takes some ids, alone or in a batch, and writes them down.

@@ -12,14 +12,14 @@ const RUNS: &[(&str, Option<Kind>, &str, u32)] = &[
     ("sequence", FILE, "kill,pause", 4),
     ("sequence", Some(Kind::Redis), "server-kill,partition", 5),
     ("sequence", Some(Kind::Redis), "server-restart-empty", 5),
-    ("sequence", Some(Kind::Postgres), "server-kill,lost-reply", 5),
+    ("sequence", Some(Kind::Postgres), "partition,lost-reply", 5),
     ("sequence", Some(Kind::MariaDb), "server-kill,kill", 5),
     ("sequence", Some(Kind::Etcd), "server-kill,lost-reply", 5),
     ("sequence", Some(Kind::ZooKeeper), "server-kill,lost-reply", 5),
     ("sequence", Some(Kind::Memcached), "server-restart-empty,kill", 5),
     ("segment", FILE, "kill,pause,clock-jump", 5),
     ("segment", Some(Kind::Redis), "server-restart-empty,kill", 5),
-    ("segment", Some(Kind::Postgres), "server-kill,partition", 5),
+    ("segment", Some(Kind::Postgres), "server-kill,kill", 5),
     ("auto-increment", Some(Kind::Postgres), "server-kill,kill", 5),
     ("auto-increment", Some(Kind::MariaDb), "server-kill,lost-reply", 5),
     ("striped", Some(Kind::Redis), "server-kill,kill", 6),
@@ -39,17 +39,18 @@ const RUNS: &[(&str, Option<Kind>, &str, u32)] = &[
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |&(kind, server, fault, seconds): &(&'static str, Option<Kind>, &'static str, u32)| {
-        let store = server.map_or("sqlite", Kind::word);
-        let name = format!("{kind} {store} {fault}");
-        let trial = Trial::test(name, move || {
-            survives(kind, server, fault, seconds).map_err(Failed::from)
-        });
-        match server.and_then(|server| missing(&[server])) {
-            Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
-            None => trial,
-        }
-    };
+    let trial =
+        |&(kind, server, fault, seconds): &(&'static str, Option<Kind>, &'static str, u32)| {
+            let store = server.map_or("sqlite", Kind::word);
+            let name = format!("{kind} {store} {fault}");
+            let trial = Trial::test(name, move || {
+                survives(kind, server, fault, seconds).map_err(Failed::from)
+            });
+            match server.and_then(|server| missing(&[server])) {
+                Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+                None => trial,
+            }
+        };
     let mut trials: Vec<_> = RUNS.iter().map(trial).collect();
     trials.push(Trial::test("too short a run is unknown", || too_short().map_err(Failed::from)));
     trials.push(Trial::test("what makes no sense is no verdict", || {
@@ -61,7 +62,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn lab(words: &[&str]) -> Result<(Option<i32>, String), String> {
     let run = Command::new(env!("CARGO_BIN_EXE_lab")).args(words).output();
     let run = run.map_err(|error| error.to_string())?;
-    let [out, err] = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let [out, err] =
+        [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     Ok((run.status.code(), out + &err))
 }
 

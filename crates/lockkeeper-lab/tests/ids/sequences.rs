@@ -86,9 +86,12 @@ fn grows_strictly(url: &str) -> Result<()> {
     for file in &files {
         children.push(process("sequence", url, 1000, file, &["--count", &count])?);
     }
+    // Kept open: a process whose input ends is told to stop.
+    let inputs: Vec<_> = children.iter_mut().map(|child| child.stdin.take()).collect();
     for child in &mut children {
         ensure!(child.wait()?.success(), "a process failed");
     }
+    drop(inputs);
     let mut all = HashSet::new();
     for file in &files {
         let ids = given(file)?;
@@ -109,7 +112,10 @@ async fn refused(url: &str) -> Result<()> {
     ensure!(error.kind() == ErrorKind::Config, "{error:?}");
     ensure!(error.to_string().contains("41/10/12"), "{error}");
     let strict = keepers[1].ids("two-layouts").sequence().await;
-    ensure!(strict.is_err_and(|error| error.kind() == ErrorKind::Config), "another kind was accepted");
+    ensure!(
+        strict.is_err_and(|error| error.kind() == ErrorKind::Config),
+        "another kind was accepted"
+    );
     one.close().await?;
     Ok(())
 }
