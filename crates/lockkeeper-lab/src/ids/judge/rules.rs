@@ -177,10 +177,9 @@ pub(super) fn lacks(run: &Run) -> Vec<String> {
     if emptied && !told(&|refusal| refusal.message.contains("has lost the count")) {
         lacks.push("nobody was told that the count was lost".to_owned());
     }
-    // What has reserved ranges may outlast the fault.
+    // Others wait for the answer, or have ranges in stock.
     let cut_off = ["partition", "server-pause"].iter().any(|word| run.faults.contains_key(word));
-    let needs_the_store = run.scheme != crate::ids::Scheme::Segment && run.scheme.stores() == 1;
-    if cut_off && needs_the_store && !told(&|refusal| refusal.kind == "Unavailable") {
+    if cut_off && run.scheme.is_leased() && !told(&|refusal| refusal.kind == "Unavailable") {
         lacks.push("nobody was refused while the store was out of reach".to_owned());
     }
     lacks
