@@ -196,11 +196,11 @@ impl Driver<'_> {
         let takers = (0..=self.started).map(|process| {
             let name = process.to_string();
             let path = self.stage.file(process);
-            if !path.exists() {
-                // Killed before it began.
-                return Ok(Taker { process: name, ..Taker::default() });
-            }
             let alive = self.members.iter().any(|(member, _)| member.process == name);
+            if !path.exists() {
+                // It has not begun, or was killed before.
+                return Ok(Taker { process: name, alive, ..Taker::default() });
+            }
             Ok(Taker { alive, ..judge::read(&name, &path)? })
         });
         takers.collect()
@@ -256,6 +256,7 @@ impl Driver<'_> {
             faults: self.faults.clone(),
             healed,
             wall: wall.filter(|_| !faked),
+            coarse: self.stage.coarse(),
             least: 200,
         })
     }

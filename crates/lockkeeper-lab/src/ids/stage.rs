@@ -7,6 +7,7 @@ use crate::workload::{Breakable, Fault, Member, Needs, Network, now, start_serve
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Where a run takes place.
 #[derive(Debug)]
@@ -44,6 +45,13 @@ impl Stage {
 
     pub(crate) fn file(&self, process: u64) -> PathBuf {
         self.folder.join(format!("process-{process}.ids"))
+    }
+
+    /// What the clocks of the stores are off by themselves: memcached tells whole seconds, and counts them
+    /// by a timer of its own.
+    pub(crate) fn coarse(&self) -> Duration {
+        let memcached = self.stores.iter().any(|store| store.starts_with("memcached"));
+        Duration::from_secs(if memcached { 2 } else { 0 })
     }
 
     pub(crate) fn floor_file(&self) -> PathBuf {

@@ -17,6 +17,7 @@ pub use report::Report;
 use super::scheme::Scheme;
 use crate::check::Verdict;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Ids in a row that were given to one caller, `first` and `last` included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub(crate) struct Run {
     pub(crate) healed: u64,
     /// What to add to a stamp for nanoseconds since 1970; `None` where a clock was faked.
     pub(crate) wall: Option<u64>,
+    /// What the store's clock is off by itself.
+    pub(crate) coarse: Duration,
     /// How many ids must have been seen.
     pub(crate) least: u64,
 }

@@ -104,14 +104,13 @@ pub(super) fn time(run: &Run, findings: &mut Findings) {
         for id in [piece.first, piece.last] {
             let told = kind.inspect(&id.to_string()).ok().and_then(|told| told.time);
             let since = told.and_then(|told| told.duration_since(std::time::UNIX_EPOCH).ok());
-            let tolerance = by.as_nanos();
-            let true_to_it = since.is_some_and(|since| {
-                let at = since.as_nanos();
-                at + tolerance >= u128::from(asked) && at <= u128::from(returned) + tolerance
+            let off = since.map_or(u128::MAX, |since| {
+                let (at, from, to) = (since.as_nanos(), u128::from(asked), u128::from(returned));
+                from.saturating_sub(at).max(at.saturating_sub(to))
             });
-            if !true_to_it {
+            if off > (by + run.coarse).as_nanos() {
                 findings.add("a wrong time in an id", || {
-                    format!("{id} tells {told:?}, but was given {}", shown(owned))
+                    format!("{id} is {} ms from the time of {}", off / 1_000_000, shown(owned))
                 });
                 break;
             }
