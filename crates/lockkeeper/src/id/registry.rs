@@ -83,11 +83,22 @@ impl KeyRecord {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Says on record that the count was begun.
-    pub(crate) async fn set_made(&self, store: &Store) -> Result<()> {
+    /// Says on record that the count was begun. Returns whether the key is on record: it may have been lost
+    /// since it was opened, with a count that others had begun.
+    pub(crate) async fn set_made(&self, store: &Store) -> Result<bool> {
         let made = Self { made: true, ..self.clone() };
-        // Another did so, or the key is another one by now: its own count will tell.
-        store.write(&self.name()?, &made.text(), Some(&self.text())).await.map(drop)
+        if store.write(&self.name()?, &made.text(), Some(&self.text())).await? {
+            return Ok(true);
+        }
+        // Another did so, or the key is another one by now.
+        self.is_there(store).await
+    }
+
+    /// Whether this very key is on record.
+    pub(crate) async fn is_there(&self, store: &Store) -> Result<bool> {
+        let text = store.read(&self.name()?).await?;
+        let there = text.map(|text| Self::read(&self.key, &text)).transpose()?;
+        Ok(there.is_some_and(|there| there.nonce == self.nonce))
     }
 
     pub(crate) fn counter(&self) -> Result<Name> {

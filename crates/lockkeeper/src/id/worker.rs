@@ -18,6 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often a number is looked for that others take at the same time.
 const TRIES: u32 = 32;
 
+/// By how much the clocks of two processes that follow the store's may differ, in milliseconds.
+const APART: u64 = 1_000;
+
 /// One number, held.
 #[derive(Debug)]
 pub(crate) struct WorkerLease {
@@ -80,7 +83,9 @@ impl WorkerLease {
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
                 held: true,
-                mark: choice.floor.max(now) + window,
+                // Never further ahead of now than a window, but for a floor: a key that was lost and made
+                // anew counts on that.
+                mark: choice.floor.max(now + window),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
@@ -95,7 +100,14 @@ impl WorkerLease {
                 outcome => outcome?,
             };
             if written {
-                return Ok(Self { name, record, floor: choice.floor });
+                let taken = Self { name, record, floor: choice.floor };
+                // The floor is by the birth of the key: one that was lost since it was read does not count.
+                if key.is_there(store).await? {
+                    return Ok(taken);
+                }
+                taken.release(store, taken.record.mark).await?;
+                let message = format!("the ids {:?} were lost at this moment: try again", key.key);
+                return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }
         let message = format!("too many take worker numbers of {:?} at once: try again", key.key);
@@ -182,7 +194,7 @@ fn choose<'a>(
         let at = usize::try_from(dice.checked_rem(count)?).ok()?;
         let number = (0..workers).filter(|number| !known.contains_key(number)).nth(at)?;
         // A key may have been lost and made anew while holders of before go on up to their marks.
-        Some(Choice { number, floor: born.saturating_add(window), record: None })
+        Some(Choice { number, floor: born.saturating_add(window + APART), record: None })
     };
     // Numbers that were used before keep the list short; each kind without waiting first.
     pick(&given_back).or_else(unused).or_else(|| pick(&silent)).or_else(|| pick(&|it| !it.held))
