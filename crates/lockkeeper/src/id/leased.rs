@@ -13,6 +13,7 @@ use super::scale::Scale;
 use super::store::Store;
 use super::value::Id;
 use super::worker::{Extended, WorkerLease};
+use crate::backend::Reach;
 use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex};
@@ -45,6 +46,9 @@ impl Default for Lease {
 
 /// A generator that gives ids by the clock. Clones share it; the last one that is dropped gives the worker
 /// number back in the background, [`close`](Self::close) does so at once.
+///
+/// A key that is new is opened when it is a [`window`](Lease::window) old, except in `memory:`: it may be an
+/// old one whose store was lost, and whose holders of before go on for so long.
 #[derive(Debug)]
 pub struct Leased<S: Scale> {
     shared: Arc<Shared<S>>,
@@ -86,9 +90,13 @@ impl<S: Scale> Leased<S> {
             let message = format!("a window is between 1 s and 24 hours, not {:?}", terms.window);
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let reading = store.time().await?;
+        let mut reading = store.time().await?;
+        scale.check(reading.nanos / 1_000_000)?;
+        if let Some(young) = young(&store, &key, terms.window, reading.nanos / 1_000_000) {
+            store.sleep(young).await?;
+            reading = store.time().await?;
+        }
         let now = reading.nanos / 1_000_000;
-        scale.check(now)?;
         let lease = WorkerLease::take(&store, &key, scale.workers(), terms.window, now).await?;
         let shared = Arc::new(Shared {
             ticks: Ticks::new(scale.worker_bits()),
@@ -303,6 +311,24 @@ impl<S: Scale> Shared<S> {
         let last = self.ticks.close();
         held.release(&self.store, self.scale.millis(last)).await
     }
+}
+
+/// How long to wait before a number of this key is taken: until the key is a window old. It may have been
+/// lost and made anew while holders of before go on up to their marks.
+fn young(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<Duration> {
+    // Who loses the memory of its process loses its holders with it.
+    if store.engine().backend.capability().reach == Reach::Process {
+        return None;
+    }
+    let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    let left = key.born.saturating_add(window).saturating_sub(now);
+    // A clock that was set back by days must not be waited for.
+    let left = Duration::from_millis(left.min(window) + 1);
+    if left > Duration::from_secs(2) {
+        let (key, seconds) = (&*key.key, left.as_secs());
+        tracing::warn!(key, seconds, "these ids are new: the first comes when those of a store that was lost would be over");
+    }
+    (left > Duration::from_millis(1)).then_some(left)
 }
 
 /// Moves the mark on until the generator is dropped.

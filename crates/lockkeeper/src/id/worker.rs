@@ -80,7 +80,9 @@ impl WorkerLease {
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
                 held: true,
-                mark: choice.floor.max(now) + window,
+                // Not a window beyond the floor: a store that is lost again must have been left by all
+                // holders a window later.
+                mark: choice.floor.max(now + window),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
