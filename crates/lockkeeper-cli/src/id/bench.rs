@@ -4,9 +4,7 @@ use super::arguments::{BenchArguments, KindWord};
 use crate::exit::{self, Failure};
 use crate::{output, table};
 use clap::ValueEnum;
-use lockkeeper::id::{
-    DateFormat, Digits, Generator, Ids, Kind, Layout, Ulids, Uuid4, Uuid7,
-};
+use lockkeeper::id::{DateFormat, Digits, Generator, Ids, Kind, Layout, Ulids, Uuid4, Uuid7};
 use lockkeeper::{ErrorKind, Keeper};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -63,10 +61,9 @@ async fn of_word(
         KindWord::Segment => vec![("segment", Kind::Segment)],
         KindWord::AutoIncrement => vec![("auto-increment", Kind::AutoIncrement)],
         KindWord::Snowflake => vec![("snowflake", Kind::Snowflake(Layout::default()))],
-        KindWord::Dated => vec![
-            ("dated", dated(Digits::Second19)),
-            ("dated worker19", dated(Digits::Worker19)),
-        ],
+        KindWord::Dated => {
+            vec![("dated", dated(Digits::Second19)), ("dated worker19", dated(Digits::Worker19))]
+        }
     };
     let mut measured = Vec::new();
     for (name, kind) in kinds {
@@ -74,7 +71,9 @@ async fn of_word(
         let ids = match keeper.ids(&key).of_kind(kind).await {
             Ok(ids) => ids,
             // Of all kinds, those that this store does not have are left out.
-            Err(error) if error.kind() == ErrorKind::Unsupported && asked.kind.is_none() => continue,
+            Err(error) if error.kind() == ErrorKind::Unsupported && asked.kind.is_none() => {
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         // The first may have to wait for a range.

@@ -7,8 +7,8 @@ use super::arguments::{
 use super::lines::Lines;
 use super::terms;
 use crate::exit::{self, Failure};
-use lockkeeper::id::{Digits, Generator, Id, Ids, Kind, Lease, Striped};
 use lockkeeper::Keeper;
+use lockkeeper::id::{Digits, Generator, Id, Ids, Kind, Lease, Striped};
 use std::io::Write;
 use std::time::Duration;
 
@@ -22,10 +22,7 @@ const ROWS: u64 = 1_000;
 const GIVE_BACK: Duration = Duration::from_secs(2);
 
 /// Prints ids that need no store.
-pub(crate) async fn without_store<G: Generator>(
-    ids: &G,
-    amount: &Amount,
-) -> Result<u8, Failure> {
+pub(crate) async fn without_store<G: Generator>(ids: &G, amount: &Amount) -> Result<u8, Failure> {
     // Writing to memory does not fail.
     give(ids, amount, BATCH, |id, out| drop(write!(out, "{id}"))).await?;
     Ok(exit::FINE)
@@ -41,13 +38,13 @@ pub(crate) async fn auto_increment(asked: &KeyArguments) -> Result<u8, Failure> 
 
 pub(crate) async fn snowflake(asked: &SnowflakeArguments) -> Result<u8, Failure> {
     let kind = Kind::Snowflake(terms::layout(&asked.bits)?);
-    let lease = terms::lease(&asked.lease, &kind)?;
+    let lease = terms::lease(&asked.lease, &kind, asked.key.key.is_some())?;
     by_key(&asked.key, kind, None, lease).await
 }
 
 pub(crate) async fn dated(asked: &DatedArguments) -> Result<u8, Failure> {
     let kind = Kind::Dated(terms::format(&asked.digits)?);
-    let lease = terms::lease(&asked.lease, &kind)?;
+    let lease = terms::lease(&asked.lease, &kind, asked.key.key.is_some())?;
     by_key(&asked.key, kind, None, lease).await
 }
 
@@ -75,7 +72,7 @@ async fn by_key(
 pub(crate) async fn next(asked: &NextArguments) -> Result<u8, Failure> {
     let keeper = connect(asked.store.url()).await?;
     let kind = kind_of(&keeper, &asked.key).await?;
-    let mut key = keeper.ids(&asked.key).existing().lease(terms::lease(&asked.lease, &kind)?);
+    let mut key = keeper.ids(&asked.key).existing().lease(terms::lease(&asked.lease, &kind, true)?);
     if let Some(floor) = asked.floor {
         if !matches!(kind, Kind::Sequence | Kind::Segment) {
             let message = format!("--floor is for sequences and segments, and these are {kind}");

@@ -8,6 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 /// What stands before the key of those who name none.
 const DEFAULT: &str = "default-";
 
+/// The window of ids without a key: only this program gives them, it does not live long, and the first of
+/// a new key comes after a window.
+const BRIEF: Duration = Duration::from_secs(1);
+
 pub(crate) fn layout(asked: &BitArguments) -> Result<Layout, Failure> {
     let layout = match asked.layout {
         Some(layout) => layout,
@@ -36,9 +40,12 @@ pub(crate) fn format(asked: &DigitArguments) -> Result<DateFormat, Failure> {
     Ok(if asked.check_digit { format.check_digit() } else { format })
 }
 
-/// How a worker number is leased for ids of this kind.
-pub(crate) fn lease(asked: &LeaseArguments, kind: &Kind) -> Result<Lease, Failure> {
+/// How a worker number is leased for ids of this kind, of a key that was named or of none.
+pub(crate) fn lease(asked: &LeaseArguments, kind: &Kind, named: bool) -> Result<Lease, Failure> {
     let mut lease = Lease::default();
+    if !named {
+        lease.window = BRIEF;
+    }
     if let Some(window) = asked.window {
         if !has_workers(kind) {
             let message = format!("--window is for ids with a worker number, not for {kind}");
@@ -99,9 +106,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_key_of_its_own() {
-        let dated = |offset: &str| {
-            Kind::Dated(DateFormat::new(Digits::Second19).offset(offset).unwrap())
-        };
+        let dated =
+            |offset: &str| Kind::Dated(DateFormat::new(Digits::Second19).offset(offset).unwrap());
         let keys = [
             (Kind::Sequence, "default-sequence"),
             (Kind::AutoIncrement, "default-auto-increment"),

@@ -12,8 +12,7 @@ use super::registry::KeyRecord;
 use super::scale::Scale;
 use super::store::Store;
 use super::value::Id;
-use super::worker::{Extended, WorkerLease};
-use crate::backend::Reach;
+use super::worker::{self, Extended, WorkerLease};
 use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex};
@@ -92,8 +91,8 @@ impl<S: Scale> Leased<S> {
         }
         let mut reading = store.time().await?;
         scale.check(reading.nanos / 1_000_000)?;
-        if let Some(young) = young(&store, &key, terms.window, reading.nanos / 1_000_000) {
-            store.sleep(young).await?;
+        if let Some(left) = unripe(&store, &key, terms.window, reading.nanos / 1_000_000) {
+            store.sleep(left).await?;
             reading = store.time().await?;
         }
         let now = reading.nanos / 1_000_000;
@@ -313,22 +312,19 @@ impl<S: Scale> Shared<S> {
     }
 }
 
-/// How long to wait before a number of this key is taken: until the key is a window old. It may have been
-/// lost and made anew while holders of before go on up to their marks.
-fn young(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<Duration> {
-    // Who loses the memory of its process loses its holders with it.
-    if store.engine().backend.capability().reach == Reach::Process {
-        return None;
-    }
-    let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
-    let left = key.born.saturating_add(window).saturating_sub(now);
-    // A clock that was set back by days must not be waited for.
+/// How long to wait before a number of this key is taken, if at all; see [`worker::ripe`].
+fn unripe(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<Duration> {
+    let window = worker::millis(window);
+    let left = worker::ripe(store, key, window).checked_sub(now)?;
+    // A clock that was set back by days is not waited for.
     let left = Duration::from_millis(left.min(window) + 1);
     if left > Duration::from_secs(2) {
         let (key, seconds) = (&*key.key, left.as_secs());
-        tracing::warn!(key, seconds, "these ids are new: the first comes when those of a store that was lost would be over");
+        let why =
+            "the ids are new: the first comes when those of a store that was lost would be over";
+        tracing::warn!(key, seconds, "{why}");
     }
-    (left > Duration::from_millis(1)).then_some(left)
+    Some(left)
 }
 
 /// Moves the mark on until the generator is dropped.

@@ -88,7 +88,11 @@ pub(crate) struct Opener {
 enum Source {
     Keeper(crate::Keeper),
     /// Connected when first needed.
-    Later { address: Address, outage: Duration, keeper: tokio::sync::OnceCell<crate::Keeper> },
+    Later {
+        address: Address,
+        outage: Duration,
+        keeper: tokio::sync::OnceCell<crate::Keeper>,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -287,12 +291,7 @@ impl Stripe {
     }
 
     /// Numbers of this stripe above `last`, and how far they are apart.
-    async fn reserve(
-        &self,
-        background: &Background,
-        count: u32,
-        last: u64,
-    ) -> Result<(u64, u64)> {
+    async fn reserve(&self, background: &Background, count: u32, last: u64) -> Result<(u64, u64)> {
         let asked = async {
             let counter = self.counter().await?;
             let now = self.now(counter).await?;

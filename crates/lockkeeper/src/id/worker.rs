@@ -10,7 +10,7 @@
 
 use super::registry::KeyRecord;
 use super::store::{self, Store};
-use crate::backend::Name;
+use crate::backend::{Name, Reach};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -75,7 +75,7 @@ impl WorkerLease {
         let window = millis(window);
         for _ in 0..TRIES {
             let known = known(store, &key.key).await?;
-            let choice = choose(&known, workers, key.born, window, now, random());
+            let choice = choose(&known, workers, ripe(store, key, window), window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
@@ -153,6 +153,16 @@ impl WorkerLease {
     }
 }
 
+/// From when on numbers that nobody had are good, in milliseconds since 1970: when the key is a window old.
+/// It may have been lost and made anew while holders of before go on up to their marks.
+pub(crate) fn ripe(store: &Store, key: &KeyRecord, window: u64) -> u64 {
+    match store.engine().backend.capability().reach {
+        // With the memory of a process its holders are gone.
+        Reach::Process => 0,
+        _ => key.born.saturating_add(window),
+    }
+}
+
 /// A number to take.
 struct Choice<'a> {
     number: u32,
@@ -165,7 +175,7 @@ struct Choice<'a> {
 fn choose<'a>(
     known: &'a BTreeMap<u32, WorkerRecord>,
     workers: u32,
-    born: u64,
+    ripe: u64,
     window: u64,
     now: u64,
     dice: u64,
@@ -183,8 +193,7 @@ fn choose<'a>(
         let count = u64::from(workers) - known.range(..workers).count() as u64;
         let at = usize::try_from(dice.checked_rem(count)?).ok()?;
         let number = (0..workers).filter(|number| !known.contains_key(number)).nth(at)?;
-        // A key may have been lost and made anew while holders of before go on up to their marks.
-        Some(Choice { number, floor: born.saturating_add(window), record: None })
+        Some(Choice { number, floor: ripe, record: None })
     };
     // Numbers that were used before keep the list short; each kind without waiting first.
     pick(&given_back).or_else(unused).or_else(|| pick(&silent)).or_else(|| pick(&|it| !it.held))
@@ -268,7 +277,7 @@ impl WorkerRecord {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
