@@ -3,7 +3,6 @@
 use crate::arguments::StoreArguments;
 use clap::{Args, Subcommand, ValueEnum};
 use lockkeeper::id::{Digits, Layout};
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -68,8 +67,14 @@ pub(crate) enum IdVerb {
 #[derive(Debug, Args)]
 pub(crate) struct Amount {
     /// How many
-    #[arg(short = 'n', long, value_name = "N", default_value = "1")]
-    pub(crate) number: NonZeroU64,
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) number: u64,
 
     /// Print a JSON array of strings: JSON numbers lose their last digits in many readers
     #[arg(long)]
@@ -140,10 +145,10 @@ pub(crate) struct DigitArguments {
     pub(crate) check_digit: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct LeaseArguments {
     /// For how long ids go on while the store does not answer, the same for all of a key; also how long
-    /// the first id of a new key takes [default: 30s, and 1s without --key]
+    /// the first id of a new key takes [default: 30s; 1s without --key]
     #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) window: Option<Duration>,
 }

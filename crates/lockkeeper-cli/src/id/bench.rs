@@ -55,8 +55,8 @@ async fn of_word(
         KindWord::Ulid => {
             return Ok(vec![("ulid", measure(Ulids::default(), asked.time, threads)?)]);
         }
-        // Takes several stores.
-        KindWord::Striped => return Ok(Vec::new()),
+        KindWord::Striped if asked.kind.is_none() => return Ok(Vec::new()),
+        KindWord::Striped => return Err(Failure::usage("striped ids take several stores")),
         KindWord::Sequence => vec![("sequence", Kind::Sequence)],
         KindWord::Segment => vec![("segment", Kind::Segment)],
         KindWord::AutoIncrement => vec![("auto-increment", Kind::AutoIncrement)],

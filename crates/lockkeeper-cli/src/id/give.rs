@@ -1,14 +1,14 @@
 //! Ids of every kind, printed.
 
 use super::arguments::{
-    Amount, CountArguments, DatedArguments, KeyArguments, NextArguments, SnowflakeArguments,
-    StripedArguments,
+    Amount, CountArguments, DatedArguments, KeyArguments, LeaseArguments, NextArguments,
+    SnowflakeArguments, StripedArguments,
 };
 use super::lines::Lines;
 use super::terms;
 use crate::exit::{self, Failure};
 use lockkeeper::Keeper;
-use lockkeeper::id::{Digits, Generator, Id, Ids, Kind, Lease, Striped};
+use lockkeeper::id::{Digits, Generator, Id, Ids, Kind, Striped};
 use std::io::Write;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const BATCH: u64 = 1 << 15;
 const ROWS: u64 = 1_000;
 
 /// How long the end waits for a worker number to be given back.
-const GIVE_BACK: Duration = Duration::from_secs(2);
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// Prints ids that need no store.
 pub(crate) async fn without_store<G: Generator>(ids: &G, amount: &Amount) -> Result<u8, Failure> {
@@ -29,23 +29,21 @@ pub(crate) async fn without_store<G: Generator>(ids: &G, amount: &Amount) -> Res
 }
 
 pub(crate) async fn count(asked: &CountArguments, kind: Kind) -> Result<u8, Failure> {
-    by_key(&asked.key, kind, asked.floor, Lease::default()).await
+    by_key(&asked.key, kind, asked.floor, &LeaseArguments::default()).await
 }
 
 pub(crate) async fn auto_increment(asked: &KeyArguments) -> Result<u8, Failure> {
-    by_key(asked, Kind::AutoIncrement, None, Lease::default()).await
+    by_key(asked, Kind::AutoIncrement, None, &LeaseArguments::default()).await
 }
 
 pub(crate) async fn snowflake(asked: &SnowflakeArguments) -> Result<u8, Failure> {
     let kind = Kind::Snowflake(terms::layout(&asked.bits)?);
-    let lease = terms::lease(&asked.lease, &kind, asked.key.key.is_some())?;
-    by_key(&asked.key, kind, None, lease).await
+    by_key(&asked.key, kind, None, &asked.lease).await
 }
 
 pub(crate) async fn dated(asked: &DatedArguments) -> Result<u8, Failure> {
     let kind = Kind::Dated(terms::format(&asked.digits)?);
-    let lease = terms::lease(&asked.lease, &kind, asked.key.key.is_some())?;
-    by_key(&asked.key, kind, None, lease).await
+    by_key(&asked.key, kind, None, &asked.lease).await
 }
 
 /// Ids of a key that has this kind, or is made with it.
@@ -53,10 +51,11 @@ async fn by_key(
     asked: &KeyArguments,
     kind: Kind,
     floor: Option<u64>,
-    lease: Lease,
+    lease: &LeaseArguments,
 ) -> Result<u8, Failure> {
-    let keeper = connect(asked.store.url()).await?;
     let key = asked.key.clone().unwrap_or_else(|| terms::default_key(&kind));
+    let lease = terms::lease(lease, &kind, &key)?;
+    let keeper = connect(asked.store.url()).await?;
     let mut key = keeper.ids(&key).lease(lease);
     if let Some(floor) = floor {
         key = key.floor(floor);
@@ -72,7 +71,8 @@ async fn by_key(
 pub(crate) async fn next(asked: &NextArguments) -> Result<u8, Failure> {
     let keeper = connect(asked.store.url()).await?;
     let kind = kind_of(&keeper, &asked.key).await?;
-    let mut key = keeper.ids(&asked.key).existing().lease(terms::lease(&asked.lease, &kind, true)?);
+    let mut key =
+        keeper.ids(&asked.key).existing().lease(terms::lease(&asked.lease, &kind, &asked.key)?);
     if let Some(floor) = asked.floor {
         if !matches!(kind, Kind::Sequence | Kind::Segment) {
             let message = format!("--floor is for sequences and segments, and these are {kind}");
@@ -160,7 +160,7 @@ async fn give<G: Generator>(
     write: impl Fn(G::Id, &mut Vec<u8>),
 ) -> Result<(), Failure> {
     let mut lines = Lines::new(amount.json);
-    let mut left = amount.number.get();
+    let mut left = amount.number;
     let mut outcome = Ok(());
     while left > 0 && !lines.is_gone() {
         let count = u32::try_from(left.min(batch)).unwrap_or(u32::MAX);

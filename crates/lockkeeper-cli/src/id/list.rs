@@ -1,10 +1,11 @@
 //! `id workers` and `id keys`: what a store has of ids.
 
 use super::arguments::{KeysArguments, WorkersArguments};
+use super::terms;
 use crate::exit::{self, Failure};
 use crate::text::{span, visible};
 use crate::{json, output, table};
-use lockkeeper::id::{KeyView, WorkerView, utc};
+use lockkeeper::id::{WorkerView, utc};
 use serde::Serialize;
 use std::time::SystemTime;
 
@@ -83,7 +84,7 @@ pub(crate) async fn keys(asked: &KeysArguments) -> Result<u8, Failure> {
         let keys = views.iter().map(|view| Key {
             key: &view.key,
             kind: view.kind.word(),
-            terms: terms(view),
+            terms: behind(&view.kind.to_string()).to_owned(),
             made: utc(view.made),
         });
         output::print(json::line(&keys.collect::<Vec<_>>()))?;
@@ -94,7 +95,12 @@ pub(crate) async fn keys(asked: &KeysArguments) -> Result<u8, Failure> {
             .iter()
             .map(|view| {
                 let kind = view.kind.word().to_owned();
-                [visible(&view.key), kind, visible(&terms(view)), utc(view.made)]
+                [
+                    visible(&view.key),
+                    kind,
+                    visible(behind(&terms::shown(&view.kind))),
+                    utc(view.made),
+                ]
             })
             .collect();
         output::print(table::lay_out("", ["KEY", "KIND", "TERMS", "MADE"], &rows))?;
@@ -102,8 +108,7 @@ pub(crate) async fn keys(asked: &KeysArguments) -> Result<u8, Failure> {
     Ok(if views.is_empty() { exit::NOTHING } else { exit::FINE })
 }
 
-/// What the record of a key says behind its kind.
-fn terms(view: &KeyView) -> String {
-    let record = view.kind.to_string();
-    record.split_once(' ').map(|(_, terms)| terms.to_owned()).unwrap_or_default()
+/// What is said behind the word for the kind.
+fn behind(kind: &str) -> &str {
+    kind.split_once(' ').map_or("", |(_, terms)| terms)
 }

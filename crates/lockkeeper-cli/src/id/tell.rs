@@ -24,6 +24,9 @@ struct Told {
     sequence: Option<String>,
     #[serde(skip)]
     moment: Option<SystemTime>,
+    /// The kind for people.
+    #[serde(skip)]
+    shown: Option<String>,
 }
 
 pub(crate) async fn inspect(asked: &InspectArguments) -> Result<u8, Failure> {
@@ -74,6 +77,7 @@ fn of_number(text: &str, kind: &Kind) -> lockkeeper::Result<Told> {
         worker: inspection.worker,
         sequence: inspection.sequence.map(|sequence| sequence.to_string()),
         moment: inspection.time,
+        shown: Some(terms::shown(kind)),
     })
 }
 
@@ -105,7 +109,7 @@ fn portrait(told: &Told) -> String {
         }
     });
     let lines = [
-        ("kind", Some(told.kind.clone())),
+        ("kind", Some(told.shown.as_ref().unwrap_or(&told.kind).clone())),
         ("number", told.number.clone()),
         ("time", time),
         ("worker", told.worker.map(|worker| worker.to_string())),

@@ -2,7 +2,7 @@
 
 use super::arguments::{BitArguments, DigitArguments, KindWord, LeaseArguments, OfKind};
 use crate::exit::Failure;
-use lockkeeper::id::{DateFormat, Digits, Kind, Layout, Lease, beginning_of};
+use lockkeeper::id::{DateFormat, Digits, Kind, Layout, Lease, beginning_of, utc};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// What stands before the key of those who name none.
@@ -40,10 +40,10 @@ pub(crate) fn format(asked: &DigitArguments) -> Result<DateFormat, Failure> {
     Ok(if asked.check_digit { format.check_digit() } else { format })
 }
 
-/// How a worker number is leased for ids of this kind, of a key that was named or of none.
-pub(crate) fn lease(asked: &LeaseArguments, kind: &Kind, named: bool) -> Result<Lease, Failure> {
+/// How a worker number is leased for ids of this kind and key.
+pub(crate) fn lease(asked: &LeaseArguments, kind: &Kind, key: &str) -> Result<Lease, Failure> {
     let mut lease = Lease::default();
-    if !named {
+    if key.starts_with(DEFAULT) {
         lease.window = BRIEF;
     }
     if let Some(window) = asked.window {
@@ -73,6 +73,21 @@ pub(crate) fn default_key(kind: &Kind) -> String {
     };
     let terms = if usual { kind.word().to_owned() } else { kind.to_string() };
     format!("{DEFAULT}{}", terms.replace(' ', "-"))
+}
+
+/// What ids are made of, for people.
+pub(crate) fn shown(kind: &Kind) -> String {
+    match kind {
+        Kind::Snowflake(layout) => {
+            let epoch = utc(layout.epoch());
+            let epoch = epoch.strip_suffix("T00:00:00.000Z").unwrap_or(&epoch);
+            format!("{} {layout} since {epoch}", kind.word())
+        }
+        // The one that has no number of stores says nothing of them.
+        Kind::Striped { of: ..2, .. } => kind.word().to_owned(),
+        Kind::Striped { stripe, of } => format!("{} {} of {of}", kind.word(), stripe + 1),
+        _ => kind.to_string(),
+    }
 }
 
 /// The kind that was named, with its terms; `None` for those that need no store.

@@ -23,6 +23,10 @@ use tokio_util::sync::CancellationToken;
 /// How long `next` waits for the store to move the mark on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How many looks `next` waits for while the store answers: in a crowd an answer may come so late that the
+/// mark is past again.
+const LOOKS: u32 = 5;
+
 /// The pause before the store is asked again that did not answer.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -155,16 +159,18 @@ impl<S: Scale> Leased<S> {
     /// As many ids as there are at once, `count` at the most.
     async fn some(&self, count: u64) -> Result<Vec<Id>> {
         let count = count.min(self.shared.ahead.max(2) / 2);
-        let mut waited = false;
+        let mut looks = 0;
         loop {
             match self.take(count) {
                 Taken::From { tick, worker } => {
                     return Ok((tick..tick + count).map(|tick| self.id(tick, worker)).collect());
                 }
                 Taken::Full => self.shared.store.sleep(Duration::from_millis(1)).await?,
-                Taken::PastMark if waited => return Err(self.shared.past_mark()),
+                Taken::PastMark if looks == LOOKS || looks > 0 && self.shared.is_troubled() => {
+                    return Err(self.shared.past_mark());
+                }
                 Taken::PastMark => {
-                    waited = true;
+                    looks += 1;
                     self.shared.look().await?;
                 }
             }
@@ -245,6 +251,11 @@ impl<S: Scale> Shared<S> {
             () = looked => Ok(()),
             slept = wait => slept,
         }
+    }
+
+    /// Whether the last look at the store was in vain, or there is nothing to look for.
+    fn is_troubled(&self) -> bool {
+        self.ended.is_cancelled() || lock(&self.state).trouble.is_some()
     }
 
     /// Why there are no ids.

@@ -11,6 +11,7 @@
 use super::registry::KeyRecord;
 use super::store::{self, Store};
 use crate::backend::{Name, Reach};
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -72,8 +73,10 @@ impl WorkerLease {
         window: Duration,
         now: u64,
     ) -> Result<Self> {
-        let window = millis(window);
+        let (window, asked, begun) = (millis(window), now, Moment::now());
         for _ in 0..TRIES {
+            // In a crowd each try takes its time, and a mark that is past when it is written is no use.
+            let now = asked + millis(Moment::now().since(begun));
             let known = known(store, &key.key).await?;
             let choice = choose(&known, workers, ripe(store, key, window), window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
