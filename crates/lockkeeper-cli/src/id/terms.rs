@@ -10,7 +10,7 @@ const DEFAULT: &str = "default-";
 
 /// The window of ids without a key: only this program gives them, it does not live long, and the first of
 /// a new key comes after a window.
-const BRIEF: Duration = Duration::from_secs(1);
+const BRIEF: Duration = Duration::from_secs(2);
 
 pub(crate) fn layout(asked: &BitArguments) -> Result<Layout, Failure> {
     let layout = match asked.layout {

@@ -7,12 +7,14 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// What is printed, in lines; it must succeed without a word on stderr.
+/// Long enough for a busy machine to confirm worker numbers in time; the first id of a key takes so long.
+const WINDOW: &str = "5s";
+
+/// What is printed, in lines; it must succeed.
 #[track_caller]
 fn ids(world: &World, words: &[&str]) -> Vec<String> {
     let output = world.output(&[&["id"], words].concat());
     assert_eq!(code(&output), 0, "{words:?}: {output:?}");
-    assert_eq!(stderr(&output), "", "{words:?}");
     stdout(&output).lines().map(str::to_owned).collect()
 }
 
@@ -80,7 +82,7 @@ fn an_id_tells_what_it_is_made_of() {
     let number = |text: &str| text.parse::<u64>().unwrap();
     assert!((number(&range[0])..=number(&range[1])).contains(&number(&id)), "{range:?} {id}");
 
-    let words = ["inspect", "ORD20261115073000000018", "--kind", "dated", "--prefix", "ORD"];
+    let words = ["inspect", "ORD20261115073000000014", "--kind", "dated", "--prefix", "ORD"];
     let words = [&words[..], &["--offset", "+08:00", "--check-digit"]].concat();
     let told = json(&world, &words);
     assert_eq!(told["time"], "2026-11-14T23:30:00.000Z");
@@ -220,7 +222,8 @@ fn striped_ids_go_on_while_a_store_is_away() {
 #[test]
 fn a_reader_that_goes_away_ends_it_cleanly() {
     let world = World::new();
-    for words in [&["uuid7"][..], &["sequence"], &["segment"], &["snowflake"], &["dated"]] {
+    let snowflake = ["snowflake", "--key", "piped", "--window", WINDOW];
+    for words in [&["uuid7"][..], &["sequence"], &["segment"], &snowflake, &["dated"]] {
         let words = [&["id"], words, &["-n", "1000000000"]].concat();
         let mut running = world.start(&words);
         let mut reader = BufReader::new(running.child().stdout.take().unwrap());
@@ -230,7 +233,8 @@ fn a_reader_that_goes_away_ends_it_cleanly() {
         drop(reader);
         let output = running.finish();
         assert_eq!(code(&output), 0, "{words:?}: {output:?}");
-        assert_eq!(stderr(&output), "", "{words:?}");
+        let said = stderr(&output);
+        assert!(said.is_empty() || said.contains("the ids are new"), "{words:?}: {said}");
     }
     let workers = json(&world, &["workers"]);
     assert_eq!(workers[0]["state"], "free", "{workers}");
@@ -241,9 +245,9 @@ fn a_reader_that_goes_away_ends_it_cleanly() {
 
 /// Starts one that goes on and on, and waits until it has printed an id.
 fn endless(world: &World, key: &str) -> Running {
-    let words = ["id", "snowflake", "--key", key, "--layout", "41/1/12", "--window", "1s"];
+    let words = ["id", "snowflake", "--key", key, "--layout", "41/1/12", "--window", WINDOW];
     let mut command = world.command(&[&words[..], &["-n", "1000000000000"]].concat());
-    let mut running = Running::start(command.stdout(Stdio::piped()));
+    let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut reader = BufReader::new(running.child().stdout.take().unwrap());
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
@@ -276,7 +280,7 @@ fn the_numbers_of_killed_processes_are_seen_and_used_again() {
     let world = World::new();
     let mut killed = [endless(&world, "killed"), endless(&world, "killed")];
     assert_eq!(states(&world, "killed"), ["held", "held"]);
-    let words = ["snowflake", "--key", "killed", "--layout", "41/1/12", "--window", "1s"];
+    let words = ["snowflake", "--key", "killed", "--layout", "41/1/12", "--window", WINDOW];
     let words = [&["id"], &words[..]].concat();
     let full = world.output(&words);
     assert_eq!(code(&full), 69, "{full:?}");

@@ -297,6 +297,8 @@ impl<S: Scale> Shared<S> {
                 Extended::Lost => {
                     let (key, worker) = (&*self.key.key, held.number());
                     tracing::warn!(key, worker, "a worker number was lost: another is taken");
+                    // Where only its mark is past, it need not be left to run out.
+                    let _ = held.release(&self.store, held.mark()).await;
                     *lease = None;
                 }
             }
