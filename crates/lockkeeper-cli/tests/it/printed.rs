@@ -30,8 +30,8 @@ fn recipes_in_three_forms_name_every_store() {
 #[test]
 fn tables_and_rights_are_printed_for_databases() {
     for (url, recipe, tables) in [
-        ("postgres://host/app?schema=locks", "table", 2),
-        ("mariadb://host/app", "table", 2),
+        ("postgres://host/app?schema=locks", "table", 3),
+        ("mariadb://host/app", "table", 3),
         ("postgres://host/app", "advisory", 2),
         ("mariadb://host/app", "get-lock", 2),
     ] {
