@@ -12,7 +12,7 @@ use super::registry::KeyRecord;
 use super::scale::Scale;
 use super::store::Store;
 use super::value::Id;
-use super::worker::{Extended, WorkerLease};
+use super::worker::{self, Extended, WorkerLease};
 use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 /// How long `next` waits for the store to move the mark on.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many looks `next` waits for while the store answers: in a crowd an answer may come so late that the
+/// mark is past again.
+const LOOKS: u32 = 5;
 
 /// The pause before the store is asked again that did not answer.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -48,6 +52,9 @@ impl Default for Lease {
 
 /// A generator that gives ids by the clock. Clones share it; the last one that is dropped gives the worker
 /// number back in the background, [`close`](Self::close) does so at once.
+///
+/// A key that is new is opened when it is a [`window`](Lease::window) old, except in `memory:`: it may be an
+/// old one whose store was lost, and whose holders of before go on for so long.
 #[derive(Debug)]
 pub struct Leased<S: Scale> {
     shared: Arc<Shared<S>>,
@@ -91,9 +98,13 @@ impl<S: Scale> Leased<S> {
             let message = format!("a window is between 1 s and 24 hours, not {:?}", terms.window);
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let reading = store.time().await?;
+        let mut reading = store.time().await?;
+        scale.check(reading.nanos / 1_000_000)?;
+        if let Some(left) = unripe(&store, &key, terms.window, reading.nanos / 1_000_000) {
+            store.sleep(left).await?;
+            reading = store.time().await?;
+        }
         let now = reading.nanos / 1_000_000;
-        scale.check(now)?;
         let lease = WorkerLease::take(&store, &key, scale.workers(), terms.window, now).await?;
         let shared = Arc::new(Shared {
             ticks: Ticks::new(scale.worker_bits()),
@@ -153,7 +164,7 @@ impl<S: Scale> Leased<S> {
     /// As many ids as there are at once, `count` at the most.
     async fn some(&self, count: u64) -> Result<Vec<Id>> {
         let count = count.min(self.shared.ahead.max(2) / 2);
-        let mut waited = false;
+        let mut looks = 0;
         loop {
             match self.take(count) {
                 Taken::From { tick, worker } => {
@@ -163,9 +174,11 @@ impl<S: Scale> Leased<S> {
                 Taken::PastMark if self.shared.is_early() => {
                     self.shared.store.sleep(EARLY).await?;
                 }
-                Taken::PastMark if waited => return Err(self.shared.past_mark()),
+                Taken::PastMark if looks == LOOKS || looks > 0 && self.shared.is_troubled() => {
+                    return Err(self.shared.past_mark());
+                }
                 Taken::PastMark => {
-                    waited = true;
+                    looks += 1;
                     self.shared.look().await?;
                 }
             }
@@ -256,6 +269,11 @@ impl<S: Scale> Shared<S> {
         }
     }
 
+    /// Whether the last look at the store was in vain, or there is nothing to look for.
+    fn is_troubled(&self) -> bool {
+        self.ended.is_cancelled() || lock(&self.state).trouble.is_some()
+    }
+
     /// Why there are no ids.
     #[cold]
     fn past_mark(&self) -> Error {
@@ -295,6 +313,8 @@ impl<S: Scale> Shared<S> {
                 Extended::Lost => {
                     let (key, worker) = (&*self.key.key, held.number());
                     tracing::warn!(key, worker, "a worker number was lost: another is taken");
+                    // Where only its mark is past, it need not be left to run out.
+                    let _ = held.release(&self.store, held.mark()).await;
                     *lease = None;
                 }
             }
@@ -321,6 +341,21 @@ impl<S: Scale> Shared<S> {
         let last = self.ticks.close();
         held.release(&self.store, self.scale.millis(last)).await
     }
+}
+
+/// How long to wait before a number of this key is taken, if at all; see [`worker::ripe`].
+fn unripe(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<Duration> {
+    let window = worker::millis(window);
+    let left = worker::ripe(store, key, window).checked_sub(now)?;
+    // A clock that was set back by days is not waited for.
+    let left = Duration::from_millis(left.min(window) + 1);
+    if left > Duration::from_secs(2) {
+        let (key, seconds) = (&*key.key, left.as_secs());
+        let why =
+            "the ids are new: the first comes when those of a store that was lost would be over";
+        tracing::warn!(key, seconds, "{why}");
+    }
+    Some(left)
 }
 
 /// Moves the mark on until the generator is dropped.

@@ -61,7 +61,7 @@ impl KeyRecord {
             }
             let kind = match wanted {
                 Some(kind) if !existing => kind.clone(),
-                _ => return Err(absent(store, key)),
+                _ => return Err(absent(store, key, existing)),
             };
             let born = store.time().await?.nanos / 1_000_000;
             let nonce = store::nonce(store);
@@ -157,9 +157,13 @@ fn mismatch(key: &str, there: &Kind, wanted: &Kind) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
-fn absent(store: &Store, key: &str) -> Error {
+fn absent(store: &Store, key: &str, existing: bool) -> Error {
     let backend = &store.engine().backend;
-    let message = format!("{backend} has no ids {key:?}: say of what kind they are to be");
+    let what = match existing {
+        true => "they were never made there, or the store was lost",
+        false => "say of what kind they are to be",
+    };
+    let message = format!("{backend} has no ids {key:?}: {what}");
     Error::new(ErrorKind::Config, message)
 }
 
