@@ -85,9 +85,16 @@ impl WorkerLease {
                 since: now,
                 holder: store.engine().identity.to_string(),
             };
-            // An answer that is lost leaves a number that nobody has until its mark is past.
             let expected = choice.record.map(WorkerRecord::text);
-            if store.write(&name, &record.text(), expected.as_deref()).await? {
+            let written = match store.write(&name, &record.text(), expected.as_deref()).await {
+                // The answer was lost. Unless the record says so, a number that was taken all the same
+                // is nobody's until its mark is past.
+                Err(error) if error.is_outage() => {
+                    store.read(&name).await?.as_deref() == Some(&record.text())
+                }
+                outcome => outcome?,
+            };
+            if written {
                 return Ok(Self { name, record, floor: choice.floor });
             }
         }
@@ -161,9 +168,7 @@ fn choose<'a>(
     now: u64,
     dice: u64,
 ) -> Option<Choice<'a>> {
-    let old =
-        |record: &WorkerRecord| Choice { number: 0, floor: record.mark, record: None }.floor < now;
-    let given_back = |record: &WorkerRecord| !record.held && old(record);
+    let given_back = |record: &WorkerRecord| !record.held && record.mark < now;
     let silent = |record: &WorkerRecord| record.mark.saturating_add(window) < now;
     let pick = |fits: &dyn Fn(&WorkerRecord) -> bool| {
         let fitting: Vec<_> =
