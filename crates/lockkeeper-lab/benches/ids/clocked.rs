@@ -24,11 +24,17 @@ pub(crate) fn take(ids: &impl Generator, count: u64) -> u64 {
     count
 }
 
+/// A new key gives nothing for one window: a short one.
+fn lease(cached_clock: bool) -> Lease {
+    Lease { window: Duration::from_secs(2), cached_clock }
+}
+
 pub(crate) fn snowflake(runtime: &Runtime, layout: Layout, cached: bool) -> Result<Snowflake> {
     runtime.block_on(async {
         let keeper = lockkeeper::connect("memory:").await?;
-        let lease = Lease { cached_clock: cached, ..Lease::default() };
-        Ok(keeper.ids("bench").lease(lease).snowflake(layout).await?)
+        let ids = keeper.ids("bench").lease(lease(cached)).snowflake(layout).await?;
+        ids.next().await?;
+        Ok(ids)
     })
 }
 
@@ -64,9 +70,10 @@ pub(crate) fn dated(runtime: &Runtime) -> Result<()> {
         let ids = snowflake(runtime, Layout::default(), cached)?;
         let dated = runtime.block_on(async {
             let keeper = lockkeeper::connect("memory:").await?;
-            let lease = Lease { cached_clock: cached, ..Lease::default() };
-            let format = DateFormat::new(Digits::Worker19);
-            anyhow::Ok(keeper.ids("dated").lease(lease).dated_local(format).await?)
+            let key = keeper.ids("dated").lease(lease(cached));
+            let ids = key.dated_local(DateFormat::new(Digits::Worker19)).await?;
+            ids.next().await?;
+            anyhow::Ok(ids)
         })?;
         let clock = if cached { "cached" } else { "precise" };
         let what = format!("dated local / snowflake, {clock} clock, bursts");

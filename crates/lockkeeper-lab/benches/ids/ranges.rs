@@ -100,6 +100,8 @@ fn run(runtime: &Runtime, ids: &Segment, threads: u32, time: Duration) -> Result
     };
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(thread)).collect();
-        all.into_iter().map(|it| it.join().unwrap_or_else(|_| anyhow::bail!("a thread failed"))).sum()
+        all.into_iter()
+            .map(|it| it.join().unwrap_or_else(|_| anyhow::bail!("a thread failed")))
+            .sum()
     })
 }

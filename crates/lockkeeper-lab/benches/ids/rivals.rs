@@ -40,10 +40,16 @@ pub(crate) fn run(runtime: &Runtime) -> Result<()> {
 
     // Where it has to wait, ferroid says so: then the burst does not count.
     let by_ferroid = |count: u64| {
-        (0..count).take_while(|_| matches!(ferroid.poll_id(), Poll::Ready { id } if { black_box(id); true })).count() as u64
+        (0..count)
+            .take_while(
+                |_| matches!(ferroid.poll_id(), Poll::Ready { id } if { black_box(id); true }),
+            )
+            .count() as u64
     };
     let by_plain = |count| {
-        each(count, || plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner).real_time_generate())
+        each(count, || {
+            plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner).real_time_generate()
+        })
     };
     let by_snowflaked = |count| each(count, || snowflaked.generate::<i64>());
     let by_sony = |count| each(count, || sony.next_id().map(|id| id.to_u64()));

@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 /// With the orderings of the library's own word.
+///
+/// A store is an exchange here: loom keeps only a partial order of plain stores and additions to one word,
+/// and lets an addition read what another addition wrote before a store that the reader has already
+/// seen, which no memory model allows. Exchanges have one order, and every place in it is tried.
 impl Word for AtomicU64 {
     fn new(value: u64) -> Self {
         Self::new(value)
@@ -25,7 +29,7 @@ impl Word for AtomicU64 {
     }
 
     fn store(&self, value: u64) {
-        self.store(value, Ordering::Release);
+        self.swap(value, Ordering::Release);
     }
 
     fn fetch_add(&self, by: u64) -> u64 {

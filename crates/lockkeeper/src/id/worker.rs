@@ -74,13 +74,17 @@ impl WorkerLease {
     ) -> Result<Self> {
         let window = millis(window);
         for _ in 0..TRIES {
+            // A store that lost everything has another key by now, or none: the moment of its making
+            // tells what holders of before may still give.
+            let key = &key.again(store).await?;
             let known = known(store, &key.key).await?;
             let choice = choose(&known, workers, key.born, window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
                 held: true,
-                mark: choice.floor.max(now) + window,
+                // Not beyond a window from now: a store that loses everything begins above that.
+                mark: choice.floor.max(now.saturating_add(window)),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
@@ -94,7 +98,8 @@ impl WorkerLease {
                 }
                 outcome => outcome?,
             };
-            if written {
+            // Lost in between: then the number is of a key that is no more.
+            if written && key.is_current(store).await? {
                 return Ok(Self { name, record, floor: choice.floor });
             }
         }
