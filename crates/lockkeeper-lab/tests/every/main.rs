@@ -1,5 +1,7 @@
-//! What holds for every store with a server: a keeper that is closed leaves nothing behind, and
-//! tokens go on growing when one moves from one store to another.
+//! What holds for every store with a server: a keeper that is closed leaves nothing behind, lost
+//! answers give no number twice, and tokens go on growing when one moves from one store to another.
+
+mod numbers;
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Failed, Trial};
@@ -23,6 +25,8 @@ const CASES: &[Case] = &[
     ("closing_leaves_those_that_wait_in_peace", |s| Box::pin(waiting(s))),
     ("a_keeper_that_is_gone_leaves_no_thread", |s| Box::pin(gone(s))),
     ("a_keeper_needs_no_runtime", |s| Box::pin(without_a_runtime(s))),
+    ("lost_answers_give_no_number_twice", |s| Box::pin(numbers::no_number_twice(s))),
+    ("lost_answers_repeat_no_write", |s| Box::pin(numbers::no_write_repeated(s))),
 ];
 
 fn main() -> Result<()> {

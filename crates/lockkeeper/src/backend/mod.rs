@@ -97,6 +97,11 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
         None
     }
 
+    /// Why there is no [`sequencer`](Self::sequencer), where that is not plain to see: for the error.
+    fn no_sequencer(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What a quorum asks of its nodes, where the store can tell: see [`quorum`].
     fn voter(&self) -> Option<&dyn Voter> {
         None

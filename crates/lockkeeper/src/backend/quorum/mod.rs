@@ -256,6 +256,10 @@ impl Backend for Quorum {
         self.nodes.all.iter().for_each(|node| node.backend.attach(&home));
     }
 
+    fn no_sequencer(&self) -> Option<&'static str> {
+        Some("numbers that only a minority of its servers knows of could be given twice")
+    }
+
     fn inspector(&self) -> Option<&dyn Inspector> {
         self.inspector.as_ref().map(|inspector| inspector as &dyn Inspector)
     }
