@@ -61,7 +61,8 @@ async fn run(seed: u8) -> Tally {
                 store.lose_answers(false);
             }
             6 => {
-                store.set_clock_ahead(dice.below(3_600));
+                // So far that it is not followed.
+                store.set_clock_ahead(60 + dice.below(3_600));
                 tally.clock_set += 1;
             }
             7 => {
