@@ -319,11 +319,9 @@ impl<S: Scale> Shared<S> {
                 }
             }
         }
-        // A store that lost the number may have lost the key: made anew, it says so, and holders of before
-        // who have not noticed are left alone until their marks are past.
-        let key = KeyRecord::open(&self.store, &self.key.key, Some(&self.key.kind), false).await?;
         let taken =
-            WorkerLease::take(&self.store, &key, self.scale.workers(), self.window, now).await?;
+            WorkerLease::take(&self.store, &self.key, self.scale.workers(), self.window, now)
+                .await?;
         if !self.begin(&taken) {
             // Its mark is before that of the number that was lost: free again, and another look later.
             taken.release(&self.store, taken.floor).await?;

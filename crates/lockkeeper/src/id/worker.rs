@@ -80,6 +80,9 @@ impl WorkerLease {
         for _ in 0..TRIES {
             // In a crowd each try takes its time, and a mark that is past when it is written is no use.
             let now = asked + millis(Moment::now().since(begun));
+            // A store that lost everything has another key by now, or none: the moment of its making
+            // tells what holders of before may still give.
+            let key = &key.again(store).await?;
             let known = known(store, &key.key).await?;
             let choice = choose(&known, workers, ripe(store, key, window), window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
@@ -88,7 +91,7 @@ impl WorkerLease {
                 held: true,
                 // Never further ahead of now than a window, but for a floor: a key that was lost and made
                 // anew counts on that.
-                mark: choice.floor.max(now + window),
+                mark: choice.floor.max(now.saturating_add(window)),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
@@ -109,8 +112,6 @@ impl WorkerLease {
                     return Ok(taken);
                 }
                 taken.release(store, taken.record.mark).await?;
-                let message = format!("the ids {:?} were lost at this moment: try again", key.key);
-                return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }
         let message = format!("too many take worker numbers of {:?} at once: try again", key.key);
