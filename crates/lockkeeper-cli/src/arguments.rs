@@ -1,5 +1,6 @@
 //! What can be asked for on the command line.
 
+use crate::id::arguments::IdVerb;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -31,7 +32,7 @@ Examples:
   lockkeeper run -n --min-hold 50s cron/report -- report.sh
   lockkeeper run --slots 3 -w 10m downloads -- curl -O https://example.org/large.iso";
 
-/// Runs commands under distributed locks, and shows who holds them.
+/// Runs commands under distributed locks, shows who holds them, and prints distributed ids.
 #[derive(Debug, Parser)]
 #[command(name = "lockkeeper", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -53,6 +54,13 @@ pub(crate) enum Verb {
     /// The holder is told and, if it is `lockkeeper run`, its command is stopped. But it may be
     /// at work for a moment longer: only a resource that checks tokens is safe from it.
     Break(BreakArguments),
+    /// Print ids that nobody else gets, and tell what ids say
+    #[command(after_long_help = crate::id::arguments::EXAMPLES, arg_required_else_help = true)]
+    Id {
+        /// The kind of id, or what is asked of ids
+        #[command(subcommand)]
+        verb: IdVerb,
+    },
     /// Print every kind of store and what it promises
     Recipes(RecipesArguments),
     /// Print the tables and the rights that locks in a database need
@@ -73,7 +81,7 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
-    /// The store that keeps the locks, as a URL; see `lockkeeper recipes`
+    /// The store that keeps the locks and counts the ids, as a URL; see `lockkeeper recipes`
     ///
     /// A password given here can be seen in the list of processes; in the variable it cannot.
     #[arg(

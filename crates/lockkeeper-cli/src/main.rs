@@ -1,8 +1,9 @@
-//! `lockkeeper`: runs commands under distributed locks, and shows who holds them.
+//! `lockkeeper`: runs commands under distributed locks, shows who holds them, and prints distributed ids.
 
 mod arguments;
 mod break_lock;
 mod exit;
+mod id;
 mod inspect;
 mod json;
 mod manual;
@@ -65,6 +66,7 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
         Verb::Ls(asked) => wait_for(inspect::ls(asked)),
         Verb::Show(asked) => wait_for(inspect::show(asked)),
         Verb::Break(asked) => wait_for(break_lock::break_lock(asked)),
+        Verb::Id { verb } => wait_for(id::obey(verb)),
         Verb::Recipes(asked) => recipes::print(asked),
         Verb::Schema(asked) => {
             let url = asked.store.url();

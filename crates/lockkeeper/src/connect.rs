@@ -105,8 +105,15 @@ pub(crate) async fn connect_in(url: &str, background: Background) -> Result<Keep
     Keeper::over(backend, background, outage)
 }
 
+/// As [`connect`], to an address that was read before.
+pub(crate) async fn connect_to(address: Address, outage: Duration) -> Result<Keeper> {
+    let background = Background::new();
+    let backend = open_in(address, &background).await?;
+    Keeper::over(backend, background, outage)
+}
+
 /// The address, and the option that every store has.
-fn parse(url: &str) -> Result<(Address, Duration)> {
+pub(crate) fn parse(url: &str) -> Result<(Address, Duration)> {
     let mut address = Address::parse(url)?;
     let outage = address.span("outage")?.unwrap_or(OUTAGE);
     address.options.remove("outage");

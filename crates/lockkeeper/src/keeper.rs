@@ -4,7 +4,6 @@ use crate::backend::{Backend, Capability, Inspector, LockView, Reserve};
 use crate::background::Background;
 use crate::claim::{FencingToken, Mode, Owner, Primitive};
 use crate::clock::Moment;
-use crate::completing::Entered;
 use crate::election::Election;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -255,23 +254,6 @@ impl Keeper {
     /// As [`id_keys`](Self::id_keys).
     pub async fn id_workers(&self, key: Option<&str>) -> Result<Vec<WorkerView>> {
         worker::list(&Store::new(&self.engine)?, key).await
-    }
-
-    /// What `work` comes to within `limit`, on whatever executor; `None` when it takes longer.
-    pub(crate) async fn within<T: Send>(
-        &self,
-        limit: Duration,
-        work: impl Future<Output = T> + Send,
-    ) -> Result<Option<T>> {
-        let until = Moment::now() + limit;
-        let race = async move {
-            tokio::select! {
-                biased;
-                output = work => Some(output),
-                () = until.reached() => None,
-            }
-        };
-        Ok(Entered::new(race, self.engine.background.handle()?).await)
     }
 
     /// Asks the store something, on whatever executor.

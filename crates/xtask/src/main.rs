@@ -99,10 +99,29 @@ const STEPS: &[Step] = &[
 ];
 
 /// Each feature alone, and none.
-const FEATURES: &[&str] =
-    &["", "etcd", "memcached", "mysql", "postgres", "redis", "serde", "sqlite", "zookeeper"];
+const FEATURES: &[&str] = &[
+    "",
+    "etcd",
+    "memcached",
+    "mysql",
+    "postgres",
+    "redis",
+    "serde",
+    "sqlite",
+    "ulid",
+    "uuid",
+    "zookeeper",
+];
 
-const EXAMPLES: &[&str] = &["one_at_a_time", "task_pool", "five_threads", "tables_in_order"];
+const EXAMPLES: &[&str] = &[
+    "one_at_a_time",
+    "task_pool",
+    "five_threads",
+    "tables_in_order",
+    "ids_per_user",
+    "order_numbers",
+    "ids_while_a_database_is_down",
+];
 
 /// An example that needs a database, and the variables in which the lab says where each is.
 const IN_DATABASES: (&str, [&str; 2]) =

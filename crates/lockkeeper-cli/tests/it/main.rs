@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod crowd;
+mod ids;
 mod inspect;
 mod loss;
 mod printed;

@@ -9,6 +9,7 @@ use lockkeeper_lab::proxy::{Direction, Flow, Proxy};
 use lockkeeper_lab::server::{Kind, Lab, Server, missing};
 use lockkeeper_lab::stores::{STORES, Store};
 use lockkeeper_lab::trials::eventually_so as eventually;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ const CASES: &[Case] = &[
     ("a_run_within_a_run_enters_again_or_is_refused", within),
     ("an_option_that_is_none_is_said", wrong_option),
     ("a_release_that_came_through_in_the_end_is_not_complained_of", released_late),
+    ("ids_are_those_that_nobody_else_gets", ids),
 ];
 
 fn main() -> Result<()> {
@@ -202,6 +204,51 @@ fn wrong_option(server: &Server) -> Result<()> {
     let output = lockkeeper(server, &["ls", "--store", &url]).output()?;
     ensure!(output.status.code() == Some(64), "{:?} {}", output.status, text(&output));
     ensure!(text(&output).contains("colour"), "{}", text(&output));
+    Ok(())
+}
+
+fn ids(server: &Server) -> Result<()> {
+    let default = lockkeeper::recipes().iter().find(|recipe| recipe.scheme == server.name());
+    if !default.context("a recipe")?.capability.sequences {
+        return no_ids(server, server.url());
+    }
+    let print = |words: &[&str]| -> Result<Vec<String>> {
+        let output = lockkeeper(server, &[&["id"], words].concat()).output()?;
+        ensure!(output.status.success(), "{words:?}: {:?} {}", output.status, text(&output));
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    };
+    ensure!(print(&["sequence", "--key", "invoices", "-n", "2"])? == ["1", "2"]);
+    ensure!(print(&["next", "invoices"])? == ["3"]);
+    for (kind, strict) in
+        [("sequence", true), ("segment", false), ("snowflake", false), ("dated", true)]
+    {
+        let ids = [print(&[kind, "-n", "100"])?, print(&[kind, "-n", "100"])?].concat();
+        let ids: Vec<u64> = ids.iter().map(|id| id.parse()).collect::<Result<_, _>>()?;
+        ensure!(!strict || ids.is_sorted_by(|one, two| one < two), "{kind}: {ids:?}");
+        let different: BTreeSet<_> = ids.iter().collect();
+        ensure!(different.len() == 200, "{kind}: {ids:?}");
+    }
+    let workers = print(&["workers", "--json"])?.concat();
+    let workers: serde_json::Value = serde_json::from_str(&workers)?;
+    ensure!(workers[0]["state"] == "free" && workers[1].is_null(), "{workers}");
+    ensure!(print(&["keys"])?.len() == 6, "{:?}", print(&["keys"])?);
+    let other = lockkeeper(server, &["id", "segment", "--key", "invoices"]).output()?;
+    ensure!(other.status.code() == Some(64), "{:?} {}", other.status, text(&other));
+    // A recipe without a count says which ones have one.
+    if server.name() == "redis" {
+        no_ids(server, format!("{}?recipe=reentrant", server.url()))?;
+    }
+    server.kill()?;
+    let output = lockkeeper(server, &["id", "next", "invoices"]).output()?;
+    ensure!(output.status.code() == Some(69), "{:?} {}", output.status, text(&output));
+    Ok(())
+}
+
+fn no_ids(server: &Server, url: impl AsRef<str>) -> Result<()> {
+    let words = ["id", "sequence", "--store", url.as_ref()];
+    let output = lockkeeper(server, &words).output()?;
+    ensure!(output.status.code() == Some(64), "{:?} {}", output.status, text(&output));
+    ensure!(text(&output).contains("has no count of numbers"), "{}", text(&output));
     Ok(())
 }
 

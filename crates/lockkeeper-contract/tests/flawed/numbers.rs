@@ -80,11 +80,12 @@ impl Sequencer for Numbers {
             _ => return Ok(reserved),
         };
         let end = match self.flaw {
-            Flaw::CountsInFloats => (end as f64) as u64,
+            // A float has no odd numbers behind 2^53.
+            Flaw::CountsInFloats if end > 1 << 53 => end & !1,
             _ => end,
         };
         // Every third time the count is left as it was.
-        if self.flaw != Flaw::CountsLate || state.calls % 3 != 0 {
+        if self.flaw != Flaw::CountsLate || !state.calls.is_multiple_of(3) {
             state.counts.insert(name, end.min(LAST_NUMBER));
         }
         Ok(reserved)

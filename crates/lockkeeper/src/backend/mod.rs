@@ -40,7 +40,7 @@ pub use sequencer::{LAST_NUMBER, LONGEST_RECORD, Reserve, Reserved, Sequencer};
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
 pub use views::{HolderView, LockView, NodeView, WaiterView};
-pub use voter::{Kept, NodeLife, Released, Vote, Voter};
+pub use voter::{GaveBack, Kept, NodeLife, Passing, Released, Vote, Voter};
 
 use crate::error::Result;
 use async_trait::async_trait;

@@ -9,6 +9,7 @@ use super::leased::Leased;
 use super::order::{Health, Order};
 use super::segment::Segment;
 use super::sequence::Sequence;
+use super::striped;
 use super::terms::Kind;
 use super::value::Id;
 use crate::error::{Error, ErrorKind, Result};
@@ -59,7 +60,7 @@ pub struct Inspection {
     pub id: Id,
     /// When it was made, as far as it tells.
     pub time: Option<SystemTime>,
-    /// By which worker.
+    /// By which worker; of striped ids by which of the stores, counted from zero.
     pub worker: Option<u32>,
     /// The number within its time and worker.
     pub sequence: Option<u64>,
@@ -175,6 +176,16 @@ impl Kind {
                     sequence: parts.map(|(.., sequence)| sequence),
                 })
             }
+            Self::Striped { of, .. } => {
+                let id: Id = text.parse()?;
+                let stripe = id.get() % u64::from((*of).max(1));
+                Ok(Inspection {
+                    id,
+                    time: Some(UNIX_EPOCH + Duration::from_micros(striped::EPOCH + id.get())),
+                    worker: u32::try_from(stripe).ok().filter(|_| *of > 1),
+                    sequence: None,
+                })
+            }
             _ => {
                 let id: Id = text.parse()?;
                 Ok(Inspection { id, time: None, worker: None, sequence: Some(id.get()) })
@@ -200,6 +211,12 @@ impl Kind {
             Self::Dated(format) => {
                 let (low, high) = format.range(first);
                 format.parts(low).and(format.parts(high)).map(|_| (low, high)).ok_or_else(none)
+            }
+            Self::Striped { .. } => {
+                let micros = |seconds: u64| (seconds * 1_000_000).checked_sub(striped::EPOCH);
+                let low = micros(first).ok_or_else(none)?;
+                let high = low + calendar::SECONDS_PER_DAY * 1_000_000 - 1;
+                Ok((Id::new(low), Id::new(high)))
             }
             _ => {
                 let message = format!("ids of the kind {} tell no time", self.word());

@@ -1,6 +1,7 @@
 //! Days and seconds of the calendar, without time zones: an id has a fixed offset from UTC.
 
 use crate::error::{Error, ErrorKind, Result};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const SECONDS_PER_DAY: u64 = 86_400;
 
@@ -52,6 +53,37 @@ impl Civil {
         // The 31st of a month with 30 days would be the 1st of the next.
         Some(seconds).filter(|seconds| Self::of(*seconds) == *self)
     }
+}
+
+/// A moment as it is written in logs and JSON: `2026-11-15T07:30:00.042Z`. What is before 1970 is shown as
+/// its beginning.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+///
+/// let moment = UNIX_EPOCH + Duration::from_millis(1_794_727_800_042);
+/// assert_eq!(lockkeeper::id::utc(moment), "2026-11-15T07:30:00.042Z");
+/// ```
+pub fn utc(moment: SystemTime) -> String {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let Civil { year, month, day, hour, minute, second } = Civil::of(since.as_secs());
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The beginning of a day that is written as `2026-11-15`, in UTC: for [`Layout::since`](super::Layout).
+///
+/// # Errors
+/// [`ErrorKind::Config`] for what is no day.
+///
+/// ```
+/// use lockkeeper::id::{Layout, beginning_of};
+///
+/// let layout = Layout::default().since(beginning_of("2024-01-01")?)?;
+/// # Ok::<(), lockkeeper::Error>(())
+/// ```
+pub fn beginning_of(day: &str) -> Result<SystemTime> {
+    Ok(UNIX_EPOCH + Duration::from_secs(self::day(day)?))
 }
 
 /// The first second of a day that is written as `2026-11-15`.

@@ -12,7 +12,7 @@ use super::registry::KeyRecord;
 use super::scale::Scale;
 use super::store::Store;
 use super::value::Id;
-use super::worker::{Extended, WorkerLease};
+use super::worker::{self, Extended, WorkerLease};
 use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex};
@@ -23,8 +23,15 @@ use tokio_util::sync::CancellationToken;
 /// How long `next` waits for the store to move the mark on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How many looks `next` waits for while the store answers: in a crowd an answer may come so late that the
+/// mark is past again.
+const LOOKS: u32 = 5;
+
 /// The pause before the store is asked again that did not answer.
 const AGAIN: Duration = Duration::from_millis(250);
+
+/// The pause while the ids of a new number have not begun.
+const EARLY: Duration = Duration::from_millis(5);
 
 /// What a generator with a leased number is made of, beside its layout.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +52,9 @@ impl Default for Lease {
 
 /// A generator that gives ids by the clock. Clones share it; the last one that is dropped gives the worker
 /// number back in the background, [`close`](Self::close) does so at once.
+///
+/// A key that is new is opened when it is a [`window`](Lease::window) old, except in `memory:`: it may be an
+/// old one whose store was lost, and whose holders of before go on for so long.
 #[derive(Debug)]
 pub struct Leased<S: Scale> {
     shared: Arc<Shared<S>>,
@@ -74,6 +84,8 @@ struct Shared<S> {
 #[derive(Debug, Default)]
 struct State {
     worker: u32,
+    /// Ids are of times above this only, in milliseconds since 1970.
+    floor: u64,
     trouble: Option<String>,
 }
 
@@ -86,9 +98,13 @@ impl<S: Scale> Leased<S> {
             let message = format!("a window is between 1 s and 24 hours, not {:?}", terms.window);
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let reading = store.time().await?;
+        let mut reading = store.time().await?;
+        scale.check(reading.nanos / 1_000_000)?;
+        if let Some(left) = unripe(&store, &key, terms.window, reading.nanos / 1_000_000) {
+            store.sleep(left).await?;
+            reading = store.time().await?;
+        }
         let now = reading.nanos / 1_000_000;
-        scale.check(now)?;
         let lease = WorkerLease::take(&store, &key, scale.workers(), terms.window, now).await?;
         let shared = Arc::new(Shared {
             ticks: Ticks::new(scale.worker_bits()),
@@ -148,16 +164,21 @@ impl<S: Scale> Leased<S> {
     /// As many ids as there are at once, `count` at the most.
     async fn some(&self, count: u64) -> Result<Vec<Id>> {
         let count = count.min(self.shared.ahead.max(2) / 2);
-        let mut waited = false;
+        let mut looks = 0;
         loop {
             match self.take(count) {
                 Taken::From { tick, worker } => {
                     return Ok((tick..tick + count).map(|tick| self.id(tick, worker)).collect());
                 }
                 Taken::Full => self.shared.store.sleep(Duration::from_millis(1)).await?,
-                Taken::PastMark if waited => return Err(self.shared.past_mark()),
+                Taken::PastMark if self.shared.is_early() => {
+                    self.shared.store.sleep(EARLY).await?;
+                }
+                Taken::PastMark if looks == LOOKS || looks > 0 && self.shared.is_troubled() => {
+                    return Err(self.shared.past_mark());
+                }
                 Taken::PastMark => {
-                    waited = true;
+                    looks += 1;
                     self.shared.look().await?;
                 }
             }
@@ -173,6 +194,7 @@ impl<S: Scale> Generator for Leased<S> {
         match self.take(1) {
             Taken::From { tick, worker } => Ok(Some(self.id(tick, worker))),
             Taken::Full => Ok(None),
+            Taken::PastMark if self.shared.is_early() => Ok(None),
             Taken::PastMark => Err(self.shared.past_mark()),
         }
     }
@@ -219,9 +241,16 @@ impl<S: Scale> Shared<S> {
         let (floor, mark) = (self.scale.up_to(lease.floor), self.scale.up_to(lease.mark()));
         let begun = self.ticks.begin(u64::from(lease.number()), floor, mark);
         if begun {
-            lock(&self.state).worker = lease.number();
+            let mut state = lock(&self.state);
+            (state.worker, state.floor) = (lease.number(), lease.floor);
         }
         begun
+    }
+
+    /// Whether the times that the lease is good for have not begun: the mark is moved on meanwhile.
+    #[cold]
+    fn is_early(&self) -> bool {
+        !self.ended.is_cancelled() && self.clock.millis() <= lock(&self.state).floor
     }
 
     /// The last millisecond of which ids may be given.
@@ -238,6 +267,11 @@ impl<S: Scale> Shared<S> {
             () = looked => Ok(()),
             slept = wait => slept,
         }
+    }
+
+    /// Whether the last look at the store was in vain, or there is nothing to look for.
+    fn is_troubled(&self) -> bool {
+        self.ended.is_cancelled() || lock(&self.state).trouble.is_some()
     }
 
     /// Why there are no ids.
@@ -279,13 +313,17 @@ impl<S: Scale> Shared<S> {
                 Extended::Lost => {
                     let (key, worker) = (&*self.key.key, held.number());
                     tracing::warn!(key, worker, "a worker number was lost: another is taken");
+                    // Where only its mark is past, it need not be left to run out.
+                    let _ = held.release(&self.store, held.mark()).await;
                     *lease = None;
                 }
             }
         }
+        // A store that lost the number may have lost the key: made anew, it says so, and holders of before
+        // who have not noticed are left alone until their marks are past.
+        let key = KeyRecord::open(&self.store, &self.key.key, Some(&self.key.kind), false).await?;
         let taken =
-            WorkerLease::take(&self.store, &self.key, self.scale.workers(), self.window, now)
-                .await?;
+            WorkerLease::take(&self.store, &key, self.scale.workers(), self.window, now).await?;
         if !self.begin(&taken) {
             // Its mark is before that of the number that was lost: free again, and another look later.
             taken.release(&self.store, taken.floor).await?;
@@ -303,6 +341,21 @@ impl<S: Scale> Shared<S> {
         let last = self.ticks.close();
         held.release(&self.store, self.scale.millis(last)).await
     }
+}
+
+/// How long to wait before a number of this key is taken, if at all; see [`worker::ripe`].
+fn unripe(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<Duration> {
+    let window = worker::millis(window);
+    let left = worker::ripe(store, key, window).checked_sub(now)?;
+    // A clock that was set back by days is not waited for.
+    let left = Duration::from_millis(left.min(window) + 1);
+    if left > Duration::from_secs(2) {
+        let (key, seconds) = (&*key.key, left.as_secs());
+        let why =
+            "the ids are new: the first comes when those of a store that was lost would be over";
+        tracing::warn!(key, seconds, "{why}");
+    }
+    Some(left)
 }
 
 /// Moves the mark on until the generator is dropped.

@@ -61,6 +61,7 @@ pub(crate) mod worker;
 
 pub use any::{DatedLocal, Ids, Inspection, Snowflake};
 pub use auto_increment::AutoIncrement;
+pub use calendar::{beginning_of, utc};
 pub use dated::{DateFormat, Dated, Digits};
 pub use generator::Generator;
 pub use layout::Layout;

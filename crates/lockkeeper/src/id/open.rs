@@ -176,7 +176,7 @@ impl IdKey {
 impl Opener {
     /// The count of one stripe.
     pub(crate) async fn open(&self) -> Result<Arc<Counter>> {
-        let key = self.keeper.ids(&self.key);
+        let key = self.keeper().await?.ids(&self.key);
         let kind = Kind::Striped { stripe: self.stripe, of: self.of };
         key.counter(kind).await.map(Arc::new)
     }

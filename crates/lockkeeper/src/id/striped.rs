@@ -9,10 +9,17 @@ use super::counter::Counter;
 use super::generator::Generator;
 use super::order::{Health, Order};
 use super::value::Id;
+use crate::address::Address;
 use crate::backend::LAST_NUMBER;
 use crate::backend::support::sync::lock;
+use crate::background::Background;
 use crate::clock::Moment;
+use crate::completing::Entered;
+use crate::connect;
 use crate::error::{Error, ErrorKind, Result};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +34,7 @@ const REST: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The beginning of 2025, in microseconds since 1970.
-const EPOCH: u64 = 1_735_689_600_000_000;
+pub(crate) const EPOCH: u64 = 1_735_689_600_000_000;
 
 /// Numbers of several stores, unique over all of them, that go on while some are down. They grow here,
 /// and those of different processes are together in time.
@@ -55,6 +62,8 @@ struct Shared {
     /// The largest number given here.
     last: AtomicU64,
     reservations: AtomicU64,
+    /// Has the timers.
+    background: Background,
 }
 
 /// One of the stores.
@@ -68,10 +77,22 @@ pub(crate) struct Stripe {
 /// What opens the count of a stripe, once its store answers.
 #[derive(Debug)]
 pub(crate) struct Opener {
-    pub(crate) keeper: crate::Keeper,
+    source: Source,
     pub(crate) key: String,
     pub(crate) stripe: u32,
     pub(crate) of: u32,
+}
+
+/// A store that may not have answered yet.
+#[derive(Debug)]
+enum Source {
+    Keeper(crate::Keeper),
+    /// Connected when first needed.
+    Later {
+        address: Address,
+        outage: Duration,
+        keeper: tokio::sync::OnceCell<crate::Keeper>,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -92,12 +113,41 @@ impl Striped {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn open(keepers: &[crate::Keeper], key: &str) -> Result<Self> {
-        let of = u32::try_from(keepers.len()).ok().filter(|of| (2..=64).contains(of));
+        Self::over(keepers.iter().cloned().map(Source::Keeper).collect(), key).await
+    }
+
+    /// As [`open`](Self::open), over the stores of these URLs: one that cannot be reached is connected to
+    /// when it is back, where [`connect`](crate::connect()) would fail.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`ErrorKind::Config`] for a URL that makes no sense.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// use lockkeeper::id::{Generator, Striped};
+    ///
+    /// let ids = Striped::connect(&["memory:", "memory:"], "orders").await?;
+    /// assert!(ids.next().await? < ids.next().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(urls: &[impl AsRef<str>], key: &str) -> Result<Self> {
+        let sources = urls.iter().map(|url| {
+            let (address, outage) = connect::parse(url.as_ref())?;
+            Ok(Source::Later { address, outage, keeper: Default::default() })
+        });
+        Self::over(sources.collect::<Result<_>>()?, key).await
+    }
+
+    async fn over(sources: Vec<Source>, key: &str) -> Result<Self> {
+        let of = u32::try_from(sources.len()).ok().filter(|of| (2..=64).contains(of));
         let of = of.ok_or_else(|| {
             Error::new(ErrorKind::Config, "numbers are striped over 2 to 64 stores")
         })?;
-        let stripes = keepers.iter().zip(0u32..).map(|(keeper, stripe)| {
-            let opener = Opener { keeper: keeper.clone(), key: key.to_owned(), stripe, of };
+        let stripes = sources.into_iter().zip(0u32..).map(|(source, stripe)| {
+            let opener = Opener { source, key: key.to_owned(), stripe, of };
             Stripe { opened: Default::default(), opener, state: Mutex::default() }
         });
         let shared = Shared {
@@ -105,23 +155,10 @@ impl Striped {
             first: AtomicUsize::new(0),
             last: AtomicU64::new(0),
             reservations: AtomicU64::new(0),
+            background: Background::new(),
         };
-        let mut silent = None;
-        let mut answered = 0;
-        for stripe in &shared.stripes {
-            match stripe.counter().await {
-                Ok(_) => answered += 1,
-                Err(error) if error.is_retryable() => {
-                    stripe.failed(&error);
-                    silent = Some(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        match silent {
-            Some(error) if answered == 0 => Err(error),
-            _ => Ok(Self { shared: Arc::new(shared) }),
-        }
+        shared.open().await?;
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The first of `count` numbers, each `step` after the one before.
@@ -135,7 +172,8 @@ impl Striped {
             order.partition(|number| !self.shared.stripes[*number].is_tired());
         for number in rested.into_iter().chain(tired) {
             let stripe = &self.shared.stripes[number];
-            match stripe.reserve(count, self.shared.last.load(Ordering::Relaxed)).await {
+            let last = self.shared.last.load(Ordering::Relaxed);
+            match stripe.reserve(&self.shared.background, count, last).await {
                 Ok(numbers) => {
                     self.shared.first.store(number, Ordering::Relaxed);
                     self.shared.reservations.fetch_add(1, Ordering::Relaxed);
@@ -154,11 +192,88 @@ impl Striped {
     }
 }
 
+impl Shared {
+    /// Opens all at once. When one has answered, the others have [`LIMIT`] more, and are opened later if
+    /// that is not enough: a host that swallows everything must not delay the others by its own limit.
+    async fn open(&self) -> Result<()> {
+        let mut opening: FuturesUnordered<_> = self.stripes.iter().map(Stripe::open).collect();
+        let (mut silent, mut until) = (None, None);
+        loop {
+            let next = within(&self.background, until, opening.next()).await?;
+            match next.flatten() {
+                Some((_, Ok(()))) => {
+                    until.get_or_insert(Moment::now() + LIMIT);
+                }
+                Some((stripe, Err(error))) if error.is_retryable() => {
+                    stripe.failed(&error);
+                    silent = Some(error);
+                }
+                Some((_, Err(error))) => return Err(error),
+                None => break,
+            }
+        }
+        for stripe in self.stripes.iter().filter(|stripe| !stripe.opened.initialized()) {
+            stripe.failed_if_not(&slow(stripe));
+        }
+        match silent {
+            Some(error) if until.is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What `work` comes to before `until`, on whatever executor; `None` when it takes longer.
+async fn within<T: Send>(
+    background: &Background,
+    until: Option<Moment>,
+    work: impl Future<Output = T> + Send,
+) -> Result<Option<T>> {
+    let race = async move {
+        let Some(until) = until else { return Some(work.await) };
+        tokio::select! {
+            biased;
+            output = work => Some(output),
+            () = until.reached() => None,
+        }
+    };
+    Ok(Entered::new(race, background.handle()?).await)
+}
+
+fn slow(stripe: &Stripe) -> Error {
+    let message = format!("{} did not answer within {LIMIT:?}", stripe.opener);
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+impl Opener {
+    /// The keeper of its store, which is connected to when first needed.
+    pub(crate) async fn keeper(&self) -> Result<&crate::Keeper> {
+        match &self.source {
+            Source::Keeper(keeper) => Ok(keeper),
+            Source::Later { address, outage, keeper } => {
+                keeper.get_or_try_init(|| connect::connect_to(address.clone(), *outage)).await
+            }
+        }
+    }
+}
+
+impl fmt::Display for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Keeper(keeper) => keeper.fmt(f),
+            Source::Later { address, .. } => address.fmt(f),
+        }
+    }
+}
+
 impl Stripe {
     /// The count in its store, which is opened when first needed.
     async fn counter(&self) -> Result<&Arc<Counter>> {
         let opener = &self.opener;
         self.opened.get_or_try_init(|| opener.open()).await
+    }
+
+    async fn open(&self) -> (&Self, Result<()>) {
+        (self, self.counter().await.map(drop))
     }
 
     fn is_tired(&self) -> bool {
@@ -170,9 +285,13 @@ impl Stripe {
         lock(&self.state).failed = Some((Moment::now(), error.to_string()));
     }
 
+    fn failed_if_not(&self, error: &Error) {
+        let mut state = lock(&self.state);
+        state.failed.get_or_insert_with(|| (Moment::now(), error.to_string()));
+    }
+
     /// Numbers of this stripe above `last`, and how far they are apart.
-    async fn reserve(&self, count: u32, last: u64) -> Result<(u64, u64)> {
-        let keeper = &self.opener.keeper;
+    async fn reserve(&self, background: &Background, count: u32, last: u64) -> Result<(u64, u64)> {
         let asked = async {
             let counter = self.counter().await?;
             let now = self.now(counter).await?;
@@ -183,11 +302,8 @@ impl Stripe {
             let first = first.ok_or_else(super::sequence::used_up)?;
             Ok((first * of + stripe, of))
         };
-        let outcome = keeper.within(LIMIT, asked).await?;
-        let numbers = outcome.unwrap_or_else(|| {
-            let message = format!("{keeper} did not answer within {LIMIT:?}");
-            Err(Error::new(ErrorKind::Unavailable, message))
-        })?;
+        let outcome = within(background, Some(Moment::now() + LIMIT), asked).await?;
+        let numbers = outcome.unwrap_or_else(|| Err(slow(self)))?;
         lock(&self.state).failed = None;
         Ok(numbers)
     }
@@ -241,7 +357,7 @@ impl Generator for Striped {
     fn health(&self) -> Health {
         let troubles = self.shared.stripes.iter().filter_map(|stripe| {
             let state = lock(&stripe.state);
-            state.failed.as_ref().map(|(_, why)| format!("{}: {why}", stripe.opener.keeper))
+            state.failed.as_ref().map(|(_, why)| format!("{}: {why}", stripe.opener))
         });
         let trouble = troubles.collect::<Vec<_>>().join("; ");
         Health {

@@ -10,13 +10,17 @@
 
 use super::registry::KeyRecord;
 use super::store::{self, Store};
-use crate::backend::Name;
+use crate::backend::{Name, Reach};
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a number is looked for that others take at the same time.
 const TRIES: u32 = 32;
+
+/// By how much the clocks of two processes that follow the store's may differ, in milliseconds.
+const APART: u64 = 1_000;
 
 /// One number, held.
 #[derive(Debug)]
@@ -72,19 +76,19 @@ impl WorkerLease {
         window: Duration,
         now: u64,
     ) -> Result<Self> {
-        let window = millis(window);
+        let (window, asked, begun) = (millis(window), now, Moment::now());
         for _ in 0..TRIES {
-            // A store that lost everything has another key by now, or none: the moment of its making
-            // tells what holders of before may still give.
-            let key = &key.again(store).await?;
+            // In a crowd each try takes its time, and a mark that is past when it is written is no use.
+            let now = asked + millis(Moment::now().since(begun));
             let known = known(store, &key.key).await?;
-            let choice = choose(&known, workers, key.born, window, now, random());
+            let choice = choose(&known, workers, ripe(store, key, window), window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
                 held: true,
-                // Not beyond a window from now: a store that loses everything begins above that.
-                mark: choice.floor.max(now.saturating_add(window)),
+                // Never further ahead of now than a window, but for a floor: a key that was lost and made
+                // anew counts on that.
+                mark: choice.floor.max(now + window),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
@@ -98,9 +102,15 @@ impl WorkerLease {
                 }
                 outcome => outcome?,
             };
-            // Lost in between: then the number is of a key that is no more.
-            if written && key.is_current(store).await? {
-                return Ok(Self { name, record, floor: choice.floor });
+            if written {
+                let taken = Self { name, record, floor: choice.floor };
+                // The floor is by the birth of the key: one that was lost since it was read does not count.
+                if key.is_there(store).await? {
+                    return Ok(taken);
+                }
+                taken.release(store, taken.record.mark).await?;
+                let message = format!("the ids {:?} were lost at this moment: try again", key.key);
+                return Err(Error::new(ErrorKind::Unavailable, message));
             }
         }
         let message = format!("too many take worker numbers of {:?} at once: try again", key.key);
@@ -156,6 +166,18 @@ impl WorkerLease {
     }
 }
 
+/// From when on numbers that nobody had are good, in milliseconds since 1970: when the key is a window old.
+/// It may have been lost by its server and made anew while holders of before go on up to their marks.
+///
+/// What is no server's is not lost by a restart: a file goes only by somebody who deletes it, and the memory of
+/// a process with its holders. To wait there would be paid by every test that begins with a new file.
+pub(crate) fn ripe(store: &Store, key: &KeyRecord, window: u64) -> u64 {
+    match store.engine().backend.capability().reach {
+        Reach::Process | Reach::Machine => 0,
+        _ => key.born.saturating_add(window + APART),
+    }
+}
+
 /// A number to take.
 struct Choice<'a> {
     number: u32,
@@ -168,7 +190,7 @@ struct Choice<'a> {
 fn choose<'a>(
     known: &'a BTreeMap<u32, WorkerRecord>,
     workers: u32,
-    born: u64,
+    ripe: u64,
     window: u64,
     now: u64,
     dice: u64,
@@ -186,8 +208,7 @@ fn choose<'a>(
         let count = u64::from(workers) - known.range(..workers).count() as u64;
         let at = usize::try_from(dice.checked_rem(count)?).ok()?;
         let number = (0..workers).filter(|number| !known.contains_key(number)).nth(at)?;
-        // A key may have been lost and made anew while holders of before go on up to their marks.
-        Some(Choice { number, floor: born.saturating_add(window), record: None })
+        Some(Choice { number, floor: ripe, record: None })
     };
     // Numbers that were used before keep the list short; each kind without waiting first.
     pick(&given_back).or_else(unused).or_else(|| pick(&silent)).or_else(|| pick(&|it| !it.held))
@@ -271,7 +292,7 @@ impl WorkerRecord {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -4,7 +4,7 @@ use crate::Keeper;
 use crate::backend::memory::Memory;
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Backend, Capability, Claim, Grant, Name, Patience, Reserve, Reserved, Sequencer,
+    Backend, Capability, Claim, Grant, Name, Patience, Reach, Reserve, Reserved, Sequencer,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -99,7 +99,8 @@ impl Link {
 #[async_trait]
 impl Backend for Link {
     fn capability(&self) -> Capability {
-        crate::recipes::MEMORY
+        // Its holders outlive what it forgets.
+        Capability { reach: Reach::Network, ..crate::recipes::MEMORY }
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
