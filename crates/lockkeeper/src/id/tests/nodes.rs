@@ -152,7 +152,12 @@ impl Node {
             }
         }
         let hurry = if self.design == Design::NoFloor { 3_000 } else { 0 };
-        let taken = WorkerLease::take(&self.store, &self.key, NUMBERS, WINDOW, clock + hurry).await;
+        let kind = Some(&self.key.kind);
+        let Ok(key) = KeyRecord::open(&self.store, &self.key.key, kind, false).await else {
+            book.tally.lost_answers += 1;
+            return;
+        };
+        let taken = WorkerLease::take(&self.store, &key, NUMBERS, WINDOW, clock + hurry).await;
         let lease = match taken {
             Ok(lease) => lease,
             Err(error) if error.kind() == crate::ErrorKind::Exhausted => {
