@@ -5,6 +5,7 @@
 //!
 //! - [`history`]: the events, one line of JSON each, on one clock for all processes.
 //! - [`check`]: the judge. Its verdict is pass, fail, or unknown when too little happened.
+//! - [`ids`]: ids under faults, and their judge.
 //! - [`interop`]: whether we and other libraries exclude each other.
 //! - [`picture`]: the history as an HTML page.
 //! - [`proxy`]: network faults on demand, between a client and a server.
@@ -16,6 +17,7 @@
 pub mod check;
 pub mod dice;
 pub mod history;
+pub mod ids;
 pub mod interop;
 pub mod picture;
 pub mod proxy;

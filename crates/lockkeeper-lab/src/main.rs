@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lockkeeper_lab::check::{self, Demands, Report, Verdict};
 use lockkeeper_lab::history::Record;
+use lockkeeper_lab::ids::{self, IdsArguments, TakeArguments};
 use lockkeeper_lab::interop;
 use lockkeeper_lab::picture;
 use lockkeeper_lab::server;
@@ -25,6 +26,8 @@ struct Arguments {
 enum Verb {
     /// Contend, break, judge
     Run(RunArguments),
+    /// Take ids, break, judge
+    Ids(IdsArguments),
     /// Judge a saved history again
     Check {
         /// A file of events, or the folder of a run
@@ -64,6 +67,9 @@ enum Verb {
     /// One process of a run
     #[command(hide = true)]
     Work(WorkArguments),
+    /// One process of a run about ids
+    #[command(hide = true)]
+    TakeIds(TakeArguments),
 }
 
 /// The exit code when `lab` itself could not do its work: this is not a verdict.
@@ -91,6 +97,12 @@ fn obey(verb: Verb) -> Result<ExitCode> {
             runtime.block_on(workload::work(arguments))?;
             Ok(ExitCode::SUCCESS)
         }
+        Verb::TakeIds(arguments) => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(ids::take(arguments))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Ids(arguments) => Ok(exit_code(ids::run(&arguments)?.verdict)),
         Verb::Interop { store, words } => interop::run(store.as_deref(), &words),
         Verb::Peer { url } => interop::serve(&url).map(|()| ExitCode::SUCCESS),
         Verb::Servers => server::servers().map(|()| ExitCode::SUCCESS),
@@ -100,7 +112,7 @@ fn obey(verb: Verb) -> Result<ExitCode> {
         Verb::Check { history, fair, ids_across } => {
             let records = workload::load(&history)?;
             let demands = Demands { fair, ids_across, ..Demands::none() };
-            Ok(exit_code(&judge(&records, &demands, &picture_beside(&history))?))
+            Ok(exit_code(judge(&records, &demands, &picture_beside(&history))?.verdict))
         }
     }
 }
@@ -121,7 +133,7 @@ fn run(arguments: &RunArguments) -> Result<ExitCode> {
     if report.verdict != Verdict::Pass {
         println!("again    {}", arguments.again(run.seed));
     }
-    Ok(exit_code(&report))
+    Ok(exit_code(report.verdict))
 }
 
 fn judge(records: &[Record], demands: &Demands, picture: &Path) -> Result<Report> {
@@ -137,8 +149,8 @@ fn picture_beside(history: &Path) -> PathBuf {
     if history.is_dir() { history.join("timeline.html") } else { history.with_extension("html") }
 }
 
-fn exit_code(report: &Report) -> ExitCode {
-    match report.verdict {
+fn exit_code(verdict: Verdict) -> ExitCode {
+    match verdict {
         Verdict::Pass => ExitCode::SUCCESS,
         Verdict::Fail => ExitCode::FAILURE,
         Verdict::Unknown => ExitCode::from(2),

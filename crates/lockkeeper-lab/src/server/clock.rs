@@ -86,6 +86,19 @@ impl FakeClock {
         all
     }
 
+    /// What shows this clock to a process that we start ourselves; its monotonic clock too, if asked for.
+    pub(crate) fn environment(&self, monotonic: bool) -> Vec<(&'static str, OsString)> {
+        let mut all = vec![
+            ("LD_PRELOAD", self.preload.clone()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.clone().into_os_string()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+        ];
+        if !monotonic {
+            all.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()));
+        }
+        all
+    }
+
     /// A new process counts its rate from now on; its current offset is kept.
     pub(crate) fn started(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -35,6 +35,7 @@ mod template;
 pub(crate) mod tool;
 pub mod wire;
 
+pub(crate) use clock::FakeClock;
 pub use commands::{servers, with_servers};
 pub use disk::cannot_hang;
 pub use faults::Unsupported;

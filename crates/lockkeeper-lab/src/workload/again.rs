@@ -71,7 +71,10 @@ impl RunArguments {
 }
 
 /// The kind of server that a word names.
-pub(super) fn kind(word: &str) -> Result<Kind, String> {
+///
+/// # Errors
+/// Names those that there are.
+pub fn kind(word: &str) -> Result<Kind, String> {
     let known = || Kind::ALL.map(Kind::word).join(", ");
     let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word);
     kind.ok_or_else(|| format!("the lab can start {}", known()))

@@ -2,6 +2,7 @@
 
 use super::fault::Fault;
 use super::groups::{self, Guarded, Sharded};
+use super::url;
 use crate::server::{Fitness, Kind, Lab, Plan, Program, Server};
 use crate::stores;
 use anyhow::{Result, bail};
@@ -254,6 +255,17 @@ pub(crate) fn start(
     let server = lab.start_fit(kind, fitness(faults))?;
     let url = server.url();
     Ok((Box::new(server), url))
+}
+
+/// Starts one server that keeps acknowledged writes over a kill, if it can. Also returns its URL, with
+/// the session timeout of a run.
+pub(crate) fn start_alone(lab: &Lab, kind: Kind) -> Result<(Box<dyn Breakable>, String)> {
+    let (server, url) = start(lab, kind, 1, &[])?;
+    let url = match session(kind) {
+        Some(session) => url::with_option(&url, "session", session)?,
+        None => url,
+    };
+    Ok((server, url))
 }
 
 /// The session timeout that a run uses with it.

@@ -15,15 +15,23 @@ mod resource;
 mod saved;
 mod strike;
 mod trial;
-mod url;
+pub(crate) mod url;
 mod worker;
 
+pub use again::kind as server_kind;
 pub use breakable::Breakable;
 pub use driver::Run;
 pub use fault::Fault;
 pub use saved::load;
 pub use trial::Trial;
 pub use worker::work;
+
+pub(crate) use breakable::start_alone as start_server;
+pub(crate) use fault::Needs;
+pub(crate) use member::Member;
+pub(crate) use network::Network;
+pub(crate) use recorder::now;
+pub(crate) use strike::Strike;
 
 use crate::server::{Kind, Lab};
 use anyhow::Result;

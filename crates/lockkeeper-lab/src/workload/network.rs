@@ -20,8 +20,13 @@ impl Network {
     }
 
     pub(crate) fn before_url(store: &str, seed: u64) -> Result<Self> {
+        Self::before_hosts(&url::hosts(store)?, store, seed)
+    }
+
+    /// Before hosts that speak what `store` does.
+    pub(crate) fn before_hosts(hosts: &[SocketAddr], store: &str, seed: u64) -> Result<Self> {
         let framing = if url::speaks_resp(store) { Framing::Resp } else { Framing::Burst };
-        Self::before(&url::hosts(store)?, framing, seed)
+        Self::before(hosts, framing, seed)
     }
 
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {

@@ -55,10 +55,7 @@ impl IdClock {
 
     #[inline]
     fn nanos(&self) -> u64 {
-        let since = Moment::now().since(self.origin);
-        self.base.load(Ordering::Relaxed)
-            + since.as_secs() * 1_000_000_000
-            + u64::from(since.subsec_nanos())
+        self.base.load(Ordering::Relaxed) + Moment::now().nanos_since(self.origin)
     }
 
     /// Follows the store's clock. `usable` is the last millisecond of which ids may be given: a clock
@@ -70,7 +67,7 @@ impl IdClock {
     }
 
     fn follow_as(&self, reading: Reading, usable: u64, wall: u64) {
-        let told = reading.nanos.saturating_add(nanos_of(Moment::now().since(reading.at)));
+        let told = reading.nanos.saturating_add(Moment::now().nanos_since(reading.at));
         let own = self.nanos();
         if told >= own {
             let ahead = told - own;
@@ -87,10 +84,6 @@ impl IdClock {
             self.base.fetch_sub(back, Ordering::Relaxed);
         }
     }
-}
-
-fn nanos_of(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

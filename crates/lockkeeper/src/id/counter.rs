@@ -14,6 +14,7 @@ pub(crate) struct Counter {
     name: Name,
     /// What the owner of the key says is above every number that was used.
     floor: Option<u64>,
+    /// Whether a count that is not there was lost.
     begun: AtomicBool,
     /// The largest number that was reserved here.
     last: AtomicU64,
@@ -23,7 +24,8 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(store: Store, record: KeyRecord, floor: Option<u64>) -> Result<Self> {
         let name = record.counter()?;
-        let begun = AtomicBool::new(record.made);
+        // With a floor it may be begun anew, once.
+        let begun = AtomicBool::new(record.made && floor.is_none());
         let (last, reservations) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { store, record, name, floor, begun, last, reservations })
     }
@@ -56,7 +58,7 @@ impl Counter {
         let begun = self.begun.load(Ordering::Acquire);
         let floor = floor.max(self.floor.unwrap_or(1)).max(self.last() + 1);
         let mut wish = Reserve::new(count).from(floor).up_to(ceiling);
-        if begun && self.floor.is_none() {
+        if begun {
             wish = wish.of_existing();
         }
         let reserved = self.store.reserve(&self.name, wish).await?;
@@ -64,7 +66,10 @@ impl Counter {
         match reserved {
             Reserved::From(first) => {
                 if !begun {
-                    self.record.set_made(&self.store).await?;
+                    // A count that was begun in a store that has lost the key: others may have had those.
+                    if !self.record.set_made(&self.store).await? {
+                        return Err(self.lost());
+                    }
                     self.begun.store(true, Ordering::Release);
                 }
                 self.last.fetch_max(first + u64::from(wish.count) - 1, Ordering::Relaxed);

@@ -30,6 +30,9 @@ const LOOKS: u32 = 5;
 /// The pause before the store is asked again that did not answer.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// The pause while the ids of a new number have not begun.
+const EARLY: Duration = Duration::from_millis(5);
+
 /// What a generator with a leased number is made of, beside its layout.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
@@ -83,6 +86,8 @@ struct Shared<S> {
 #[derive(Debug, Default)]
 struct State {
     worker: u32,
+    /// Ids are of times above this only, in milliseconds since 1970.
+    floor: u64,
     trouble: Option<String>,
 }
 
@@ -175,6 +180,9 @@ impl<S: Scale> Leased<S> {
                     return Ok((tick..tick + count).map(|tick| self.id(tick, worker)).collect());
                 }
                 Taken::Full => self.shared.store.sleep(Duration::from_millis(1)).await?,
+                Taken::PastMark if self.shared.is_early() => {
+                    self.shared.store.sleep(EARLY).await?;
+                }
                 Taken::PastMark if looks == LOOKS || looks > 0 && self.shared.is_troubled() => {
                     return Err(self.shared.past_mark());
                 }
@@ -195,6 +203,7 @@ impl<S: Scale> Generator for Leased<S> {
         match self.take(1) {
             Taken::From { tick, worker } => Ok(Some(self.id(tick, worker))),
             Taken::Full => Ok(None),
+            Taken::PastMark if self.shared.is_early() => Ok(None),
             Taken::PastMark => Err(self.shared.past_mark()),
         }
     }
@@ -241,9 +250,16 @@ impl<S: Scale> Shared<S> {
         let (floor, mark) = (self.scale.up_to(lease.floor), self.scale.up_to(lease.mark()));
         let begun = self.ticks.begin(u64::from(lease.number()), floor, mark);
         if begun {
-            lock(&self.state).worker = lease.number();
+            let mut state = lock(&self.state);
+            (state.worker, state.floor) = (lease.number(), lease.floor);
         }
         begun
+    }
+
+    /// Whether the times that the lease is good for have not begun: the mark is moved on meanwhile.
+    #[cold]
+    fn is_early(&self) -> bool {
+        !self.ended.is_cancelled() && self.clock.millis() <= lock(&self.state).floor
     }
 
     /// The last millisecond of which ids may be given.

@@ -161,7 +161,7 @@ impl IdKey {
         })
     }
 
-    async fn record(&self, kind: Option<&Kind>) -> Result<(Store, KeyRecord)> {
+    pub(super) async fn record(&self, kind: Option<&Kind>) -> Result<(Store, KeyRecord)> {
         let store = Store::new(&self.engine)?;
         let record = KeyRecord::open(&store, &self.key, kind, self.existing).await?;
         Ok((store, record))

@@ -24,6 +24,8 @@ pub(crate) struct KeyRecord {
     pub(crate) born: u64,
     /// Whether its count was begun.
     pub(crate) made: bool,
+    /// Whether it was to be there already.
+    existing: bool,
 }
 
 /// A key that the store has ids of.
@@ -51,7 +53,7 @@ impl KeyRecord {
         let name = store::key_name(key)?;
         for _ in 0..TRIES {
             if let Some(text) = store.read(&name).await? {
-                let record = Self::read(key, &text)?;
+                let record = Self { existing, ..Self::read(key, &text)? };
                 return match wanted {
                     Some(wanted) if record.kind != *wanted => {
                         Err(mismatch(key, &record.kind, wanted))
@@ -65,7 +67,8 @@ impl KeyRecord {
             };
             let born = store.time().await?.nanos / 1_000_000;
             let nonce = store::nonce(store);
-            let record = Self { key: key.to_owned(), kind, nonce, born, made: false };
+            let key = key.to_owned();
+            let record = Self { key, kind, nonce, born, made: false, existing };
             // Where another was faster, or the answer was lost, the next look tells.
             match store.write(&name, &record.text(), None).await {
                 Ok(true) => return Ok(record),
@@ -83,11 +86,27 @@ impl KeyRecord {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Says on record that the count was begun.
-    pub(crate) async fn set_made(&self, store: &Store) -> Result<()> {
+    /// What is on record now: the store may have lost the key, and then it is another one.
+    pub(crate) async fn again(&self, store: &Store) -> Result<Self> {
+        Self::open(store, &self.key, Some(&self.kind), self.existing).await
+    }
+
+    /// Says on record that the count was begun. Returns whether the key is on record: it may have been lost
+    /// since it was opened, with a count that others had begun.
+    pub(crate) async fn set_made(&self, store: &Store) -> Result<bool> {
         let made = Self { made: true, ..self.clone() };
-        // Another did so, or the key is another one by now: its own count will tell.
-        store.write(&self.name()?, &made.text(), Some(&self.text())).await.map(drop)
+        if store.write(&self.name()?, &made.text(), Some(&self.text())).await? {
+            return Ok(true);
+        }
+        // Another did so, or the key is another one by now.
+        self.is_there(store).await
+    }
+
+    /// Whether this very key is on record.
+    pub(crate) async fn is_there(&self, store: &Store) -> Result<bool> {
+        let text = store.read(&self.name()?).await?;
+        let there = text.map(|text| Self::read(&self.key, &text)).transpose()?;
+        Ok(there.is_some_and(|there| there.nonce == self.nonce))
     }
 
     pub(crate) fn counter(&self) -> Result<Name> {
@@ -122,7 +141,8 @@ impl KeyRecord {
         };
         let (Ok(born), "1") = (born.parse(), version) else { return Err(bad()) };
         let kind = kind.parse().map_err(|_| bad())?;
-        Ok(Self { key: key.to_owned(), kind, nonce: nonce.to_owned(), born, made })
+        let (key, nonce) = (key.to_owned(), nonce.to_owned());
+        Ok(Self { key, kind, nonce, born, made, existing: false })
     }
 }
 

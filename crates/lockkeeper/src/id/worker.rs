@@ -19,6 +19,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often a number is looked for that others take at the same time.
 const TRIES: u32 = 32;
 
+/// By how much the clocks of two processes that follow the store's may differ, in milliseconds.
+const APART: u64 = 1_000;
+
 /// One number, held.
 #[derive(Debug)]
 pub(crate) struct WorkerLease {
@@ -77,15 +80,18 @@ impl WorkerLease {
         for _ in 0..TRIES {
             // In a crowd each try takes its time, and a mark that is past when it is written is no use.
             let now = asked + millis(Moment::now().since(begun));
+            // A store that lost everything has another key by now, or none: the moment of its making
+            // tells what holders of before may still give.
+            let key = &key.again(store).await?;
             let known = known(store, &key.key).await?;
             let choice = choose(&known, workers, ripe(store, key, window), window, now, random());
             let Some(choice) = choice else { return Err(none_free(key, &known, window, now)) };
             let name = store::worker_name(&key.key, choice.number)?;
             let record = WorkerRecord {
                 held: true,
-                // Not a window beyond the floor: a store that is lost again must have been left by all
-                // holders a window later.
-                mark: choice.floor.max(now + window),
+                // Never further ahead of now than a window, but for a floor: a key that was lost and made
+                // anew counts on that.
+                mark: choice.floor.max(now.saturating_add(window)),
                 nonce: store::nonce(store),
                 since: now,
                 holder: store.engine().identity.to_string(),
@@ -100,7 +106,12 @@ impl WorkerLease {
                 outcome => outcome?,
             };
             if written {
-                return Ok(Self { name, record, floor: choice.floor });
+                let taken = Self { name, record, floor: choice.floor };
+                // The floor is by the birth of the key: one that was lost since it was read does not count.
+                if key.is_there(store).await? {
+                    return Ok(taken);
+                }
+                taken.release(store, taken.record.mark).await?;
             }
         }
         let message = format!("too many take worker numbers of {:?} at once: try again", key.key);
@@ -157,12 +168,14 @@ impl WorkerLease {
 }
 
 /// From when on numbers that nobody had are good, in milliseconds since 1970: when the key is a window old.
-/// It may have been lost and made anew while holders of before go on up to their marks.
+/// It may have been lost by its server and made anew while holders of before go on up to their marks.
+///
+/// What is no server's is not lost by a restart: a file goes only by somebody who deletes it, and the memory of
+/// a process with its holders. To wait there would be paid by every test that begins with a new file.
 pub(crate) fn ripe(store: &Store, key: &KeyRecord, window: u64) -> u64 {
     match store.engine().backend.capability().reach {
-        // With the memory of a process its holders are gone.
-        Reach::Process => 0,
-        _ => key.born.saturating_add(window),
+        Reach::Process | Reach::Machine => 0,
+        _ => key.born.saturating_add(window + APART),
     }
 }
 

@@ -61,6 +61,18 @@ impl<W: Word> Cursor<W> {
         self.end.0.store(end);
     }
 
+    /// Says once more from where on the next range should be on its way: `None` for never, since
+    /// somebody sees to it. Called by one thread at a time, as [`fill`](Self::fill).
+    pub(crate) fn remind(&self, from: Option<u64>) {
+        self.ebb.0.store(from.unwrap_or(u64::MAX));
+    }
+
+    /// The middle of what is left.
+    pub(crate) fn middle(&self) -> u64 {
+        let (next, end) = (self.next.0.load(), self.end.0.load());
+        end - end.saturating_sub(next) / 2
+    }
+
     /// Whether the range is used up.
     pub(crate) fn is_empty(&self) -> bool {
         self.next.0.load() >= self.end.0.load()

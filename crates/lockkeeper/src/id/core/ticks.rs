@@ -6,7 +6,8 @@
 //! mark. The order of steps is what makes a change of worker safe:
 //!
 //! - who takes a tick loads the mark first, then takes the tick, then compares;
-//! - who changes the worker writes tick and number first, then the mark, which never goes down.
+//! - who changes the worker writes tick and number first, then the mark, which never goes down before
+//!   the close.
 //!
 //! So a tick with a new number compared with an old mark is refused too early, never too late, and a new
 //! mark is never seen with an old number.
@@ -25,6 +26,9 @@ pub(crate) struct Ticks<W = AtomicU64> {
     bits: u32,
 }
 
+/// The mark of ticks that were never begun, or were closed.
+const CLOSED: u64 = 0;
+
 /// A tick, or why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
@@ -39,7 +43,7 @@ pub(crate) enum Taken {
 impl<W: Word> Ticks<W> {
     /// Nothing may be given until [`begin`](Self::begin).
     pub(crate) fn new(worker_bits: u32) -> Self {
-        Self { last: Apart(W::new(0)), mark: Apart(W::new(0)), bits: worker_bits }
+        Self { last: Apart(W::new(0)), mark: Apart(W::new(CLOSED)), bits: worker_bits }
     }
 
     /// Takes `count` ticks in a row: not below `now`, above every tick taken before, and at most `ahead`
@@ -62,8 +66,10 @@ impl<W: Word> Ticks<W> {
         }
         // A thread that fails here adds nothing: else waiting threads would push the ticks on.
         if (last >> self.bits) + count > most {
-            let past = (last >> self.bits) + count > mark;
-            return if past { Taken::PastMark } else { Taken::Full };
+            // What is ahead of the clock comes later, whatever the mark is by then: a lease of a new key
+            // begins with a floor that the clock has to reach first.
+            let later = mark != CLOSED && (last >> self.bits) + count > now.saturating_add(ahead);
+            return if later { Taken::Full } else { Taken::PastMark };
         }
         let before = self.last.0.fetch_add(count << self.bits);
         let tick = (before >> self.bits) + 1;
@@ -105,6 +111,7 @@ impl<W: Word> Ticks<W> {
             let worker = last & self.mask();
             // Every thread that loaded the mark before finds its tick past it.
             if self.last.0.replace(last, (mark + 1).max(last >> self.bits) << self.bits | worker) {
+                self.mark.0.store(CLOSED);
                 return (last >> self.bits).min(mark);
             }
         }
@@ -154,6 +161,16 @@ mod tests {
         ticks.extend(500);
         assert_eq!(ticks.take(500, 60, 1), Taken::From { tick: 500, worker: 7 });
         assert_eq!(Ticks::<AtomicU64>::new(4).take(1, 5, 1), Taken::PastMark);
+    }
+
+    #[test]
+    fn a_floor_ahead_of_the_clock_is_waited_for() {
+        let ticks = Ticks::<AtomicU64>::new(4);
+        assert!(ticks.begin(7, 200, 200));
+        assert_eq!(ticks.take(100, 5, 1), Taken::Full);
+        ticks.extend(210);
+        assert_eq!(ticks.take(101, 5, 1), Taken::Full);
+        assert_eq!(ticks.take(196, 5, 1), Taken::From { tick: 201, worker: 7 });
     }
 
     #[test]

@@ -61,6 +61,17 @@ impl Digits {
         if self == Self::Day16 { SECONDS_PER_DAY } else { 1 }
     }
 
+    /// The unit of a tick, and the number within it. Divisors are constants: a division by what is known
+    /// only at run time takes as long as the rest of an id.
+    #[inline]
+    fn split(self, tick: u64) -> (u64, u64) {
+        match self {
+            Self::Second19 => (tick / 100_000, tick % 100_000),
+            Self::Day16 => (tick / 100_000_000, tick % 100_000_000),
+            Self::Second16 | Self::Worker19 => (tick / 10_000, tick % 10_000),
+        }
+    }
+
     /// How many workers share the ids of a unit.
     pub(crate) fn workers(self) -> u32 {
         if self == Self::Worker19 { 1_000 } else { 1 }
@@ -188,7 +199,8 @@ impl DateFormat {
     /// The unit of a moment, in seconds since 1970.
     #[inline]
     pub(crate) fn unit_of(&self, seconds: u64) -> u64 {
-        seconds.saturating_add_signed(i64::from(self.offset)) / self.digits.unit()
+        let seconds = seconds.saturating_add_signed(i64::from(self.offset));
+        if self.digits == Digits::Day16 { seconds / SECONDS_PER_DAY } else { seconds }
     }
 
     /// The first tick of the unit: number one. Ids end in no zero that a person might take for a round number.
@@ -204,7 +216,7 @@ impl DateFormat {
 
     /// The unit of a tick.
     pub(crate) fn unit_of_tick(&self, tick: u64) -> u64 {
-        tick / self.digits.capacity()
+        self.digits.split(tick).0
     }
 
     /// The first second of a unit, since 1970.
@@ -223,7 +235,7 @@ impl DateFormat {
     #[inline]
     pub(crate) fn id(&self, tick: u64, worker: u64) -> Id {
         let digits = self.digits;
-        let (unit, sequence) = (tick / digits.capacity(), tick % digits.capacity());
+        let (unit, sequence) = digits.split(tick);
         let seconds = unit * digits.unit();
         let date = self.date(seconds / SECONDS_PER_DAY);
         if digits == Digits::Day16 {

@@ -84,7 +84,7 @@ impl Segment {
     /// Sees to the next range.
     #[cold]
     fn ebb(&self) {
-        let fetch = self.shared.stock().ebb();
+        let fetch = self.shared.stock().ebb(&self.shared.cursor);
         self.fetch(fetch);
     }
 
@@ -117,7 +117,8 @@ impl Segment {
         self.shared.counter.store().engine().spawn(async move {
             let reserved = shared.counter.reserve(count, 1, crate::backend::LAST_NUMBER).await;
             let range = reserved.and_then(|first| first.ok_or_else(super::sequence::used_up));
-            shared.stock().arrived(range.map(|first| (first, first + u64::from(count))));
+            let range = range.map(|first| (first, first + u64::from(count)));
+            shared.stock().arrived(&shared.cursor, range);
             shared.changed.notify_waiters();
         });
     }

@@ -55,7 +55,9 @@ impl Default for Stock {
 
 impl Stock {
     /// A good part of the range is used: whether the next is to be fetched.
-    pub(super) fn ebb(&mut self) -> Option<Fetch> {
+    pub(super) fn ebb(&mut self, cursor: &Cursor) -> Option<Fetch> {
+        // Told once: what is left of the range is given without another look here.
+        cursor.remind(None);
         if self.next.is_some() || self.fetching {
             return None;
         }
@@ -80,15 +82,19 @@ impl Stock {
         }
         let wanted = u32::try_from(wanted).unwrap_or(LARGEST).min(LARGEST);
         self.size = self.size.max(wanted);
-        Refill::Wait(self.ebb())
+        Refill::Wait(self.ebb(cursor))
     }
 
-    /// What became of a fetch.
-    pub(super) fn arrived(&mut self, range: Result<(u64, u64)>) {
+    /// What became of a fetch. After a failure the store is asked again when half of what is left is
+    /// used: often enough, and not once for each number.
+    pub(super) fn arrived(&mut self, cursor: &Cursor, range: Result<(u64, u64)>) {
         self.fetching = false;
         match range {
             Ok(range) => (self.next, self.failed) = (Some(range), None),
-            Err(error) => self.failed = Some(error),
+            Err(error) => {
+                self.failed = Some(error);
+                cursor.remind(Some(cursor.middle()));
+            }
         }
     }
 
@@ -127,26 +133,58 @@ mod tests {
         };
         assert_eq!(fetch, Fetch { count: SMALLEST });
         assert!(matches!(stock.refill(&cursor, 1), Refill::Wait(None)));
-        stock.arrived(Ok((1, 11)));
+        stock.arrived(&cursor, Ok((1, 11)));
         assert!(matches!(stock.refill(&cursor, 1), Refill::Filled));
         // Used up in no time: ten times as many.
-        assert_eq!(stock.ebb(), Some(Fetch { count: SMALLEST * GROWTH }));
-        assert_eq!(stock.ebb(), None);
-        stock.arrived(Ok((11, 111)));
+        assert_eq!(stock.ebb(&cursor), Some(Fetch { count: SMALLEST * GROWTH }));
+        assert_eq!(stock.ebb(&cursor), None);
+        stock.arrived(&cursor, Ok((11, 111)));
         while cursor.take(7).is_some() {}
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(matches!(stock.refill(&cursor, 1), Refill::Filled));
         // Lasted long: half as many.
-        assert_eq!(stock.ebb(), Some(Fetch { count: SMALLEST * GROWTH / 2 }));
+        assert_eq!(stock.ebb(&cursor), Some(Fetch { count: SMALLEST * GROWTH / 2 }));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_and_the_next_caller_asks_again() {
         let (mut stock, cursor) = (Stock::default(), Cursor::new());
         assert!(matches!(stock.refill(&cursor, 500), Refill::Wait(Some(Fetch { count: 500 }))));
-        stock.arrived(Err(Error::new(ErrorKind::Unavailable, "no answer")));
+        stock.arrived(&cursor, Err(Error::new(ErrorKind::Unavailable, "no answer")));
         assert!(stock.trouble().is_some());
         assert!(matches!(stock.refill(&cursor, 1), Refill::Failed(_)));
         assert!(matches!(stock.refill(&cursor, 1), Refill::Wait(Some(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_fails_is_asked_a_few_times_in_a_range() {
+        let (mut stock, cursor) = (Stock::default(), Cursor::new());
+        cursor.fill(0, 1_000_000, 200_000);
+        let (mut reminders, mut asked) = (0, 0);
+        while let Some(piece) = cursor.take(1) {
+            if piece.ebb {
+                reminders += 1;
+                if stock.ebb(&cursor).is_some() {
+                    asked += 1;
+                    let error = Error::new(ErrorKind::Unavailable, "no answer");
+                    stock.arrived(&cursor, Err(error));
+                }
+            }
+        }
+        assert!(reminders == asked && (10..=25).contains(&asked), "{reminders} and {asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_range_reminds_of_the_next_one_once() {
+        let (mut stock, cursor) = (Stock::default(), Cursor::new());
+        cursor.fill(0, 1_000, 200);
+        let mut reminders = 0;
+        while let Some(piece) = cursor.take(1) {
+            if piece.ebb {
+                reminders += 1;
+                assert!(stock.ebb(&cursor).is_some());
+            }
+        }
+        assert_eq!(reminders, 1);
     }
 }

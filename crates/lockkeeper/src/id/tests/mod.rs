@@ -2,4 +2,7 @@
 
 mod generators;
 mod leases;
+mod model;
+mod nodes;
+mod outages;
 mod store;
