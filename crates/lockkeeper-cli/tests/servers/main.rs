@@ -230,7 +230,10 @@ fn ids(server: &Server) -> Result<()> {
     }
     let workers = print(&["workers", "--json"])?.concat();
     let workers: serde_json::Value = serde_json::from_str(&workers)?;
-    ensure!(workers[0]["state"] == "free" && workers[1].is_null(), "{workers}");
+    let workers = workers.as_array().context("an array")?;
+    // A store whose clock has seconds alone may have given another number to the second process.
+    ensure!(!workers.is_empty() && workers.len() <= 2, "{workers:?}");
+    ensure!(workers.iter().all(|worker| worker["state"] == "free"), "{workers:?}");
     ensure!(print(&["keys"])?.len() == 6, "{:?}", print(&["keys"])?);
     let other = lockkeeper(server, &["id", "segment", "--key", "invoices"]).output()?;
     ensure!(other.status.code() == Some(64), "{:?} {}", other.status, text(&other));

@@ -143,7 +143,7 @@ async fn the_number_of_a_silent_holder_is_taken_over_after_two_windows_and_above
 #[tokio::test(start_paused = true)]
 async fn a_store_that_forgot_everything_gives_no_id_twice() {
     let store = Breakable::new();
-    let layout = Layout::new(41, 1, 12).unwrap();
+    let layout = Layout::new(41, 2, 12).unwrap();
     let mut seen = BTreeSet::new();
     let keeper = store.keeper();
     let old = keeper.ids("orders").lease(lease()).snowflake(layout).await.unwrap();
@@ -151,14 +151,14 @@ async fn a_store_that_forgot_everything_gives_no_id_twice() {
         assert!(seen.insert(id));
     }
     store.forget_everything();
-    // Both numbers are taken anew while the old holder goes on.
-    let (one, two) = (
-        store.keeper().ids("orders").lease(lease()).snowflake(layout).await.unwrap(),
-        store.keeper().ids("orders").lease(lease()).snowflake(layout).await.unwrap(),
-    );
+    // All numbers are taken anew while the old holders go on; one of them by the old holder itself.
+    let mut new = Vec::new();
+    for _ in 0..3 {
+        new.push(store.keeper().ids("orders").lease(lease()).snowflake(layout).await.unwrap());
+    }
     for _ in 0..40 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        for ids in [&old, &one, &two] {
+        for ids in new.iter().chain([&old]) {
             for id in ids.next_n(100).await.unwrap_or_default() {
                 assert!(seen.insert(id), "{id} came twice");
             }
@@ -208,7 +208,7 @@ async fn dated_ids_with_a_worker_number_read_as_the_moment() {
     assert_eq!(id.to_string().len(), 19);
     let told = Kind::Dated(format.clone()).inspect(&id.to_string()).unwrap();
     assert_eq!(told.worker, ids.health().worker);
-    let moment = UNIX_EPOCH + Duration::from_secs(super::store::START + 60);
+    let moment = UNIX_EPOCH + Duration::from_secs(super::store::START + 90);
     let off = told.time.unwrap().duration_since(moment).unwrap_or_default();
     assert!(off <= Duration::from_secs(2), "{off:?}");
     let taken = ids.next_n(30_000).await.unwrap();
@@ -216,4 +216,50 @@ async fn dated_ids_with_a_worker_number_read_as_the_moment() {
     let (low, high) = Kind::Dated(format).range("2026-11-15").unwrap();
     assert!(low < id && id < high);
     assert!(ids.health().end.unwrap() > SystemTime::now());
+}
+
+/// Of two holders in a store that is emptied, neither takes the number of the other while that goes on.
+#[tokio::test(start_paused = true)]
+async fn holders_that_take_numbers_anew_in_an_emptied_store_do_not_meet() {
+    let layout = Layout::new(41, 1, 12).unwrap();
+    for _ in 0..8 {
+        let store = Breakable::new();
+        let (one, two) = (store.link(), store.link());
+        let open = async |keeper: &crate::Keeper| {
+            keeper.ids("orders").lease(lease()).snowflake(layout).await.unwrap()
+        };
+        let (going, cut) = (open(&one.0).await, open(&two.0).await);
+        tokio::time::sleep(WINDOW).await;
+        // One goes on up to its mark, and the other finds both numbers unused.
+        two.1.cut();
+        store.forget_everything();
+        let mut seen = BTreeSet::new();
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            for ids in [&going, &cut] {
+                while let Ok(Some(id)) = ids.try_next() {
+                    assert!(seen.insert(id), "{id} came twice");
+                    if seen.len() % 50 == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(seen.len() > 1_000, "{}", seen.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_key_is_opened_when_it_is_a_window_old() {
+    let store = Breakable::new();
+    let begun = tokio::time::Instant::now();
+    let ids = store.keeper().ids("orders").lease(lease()).snowflake(Layout::default()).await;
+    assert!(begun.elapsed() >= WINDOW, "{:?}", begun.elapsed());
+    assert!(ids.unwrap().try_next().unwrap().is_some());
+    // The memory of a process is not outlived by its holders.
+    let keeper = crate::connect("memory:").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let ids = keeper.ids("orders").lease(lease()).snowflake(Layout::default()).await.unwrap();
+    assert!(ids.try_next().unwrap().is_some());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
 }
