@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use lockkeeper::backend::{
     Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease,
-    MultiAcquire, Name, Patience, Release, Sequencer, Standing, Ticket, Together, Voter,
+    MultiAcquire, Name, Patience, Release, Reserve, Reserved, Sequencer, Standing, Ticket,
+    Together, Voter,
 };
 use lockkeeper::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 /// What happens to renewals.
@@ -114,7 +115,8 @@ impl Faulty {
     }
 
     /// Loses the next `count` answers to an acquire that was granted: the store has the claim,
-    /// its caller gets [`ErrorKind::Unavailable`].
+    /// its caller gets [`ErrorKind::Unavailable`]. So with numbers that were reserved, and records
+    /// that were written.
     pub fn lose_answers(&self, count: usize) {
         self.switches.answers_to_lose.store(count, Ordering::SeqCst);
     }
@@ -155,6 +157,11 @@ impl Faulty {
     /// grant.
     pub fn break_grants(&self, count: usize) {
         self.switches.grants_to_break.store(count, Ordering::SeqCst);
+    }
+
+    fn counting(&self) -> Result<&dyn Sequencer> {
+        let missing = || Error::new(ErrorKind::Unsupported, "the store has no sequencer");
+        self.inner.sequencer().ok_or_else(missing)
     }
 
     async fn break_at_once(&self, claim: &Claim, token: Option<FencingToken>) -> Result<()> {
@@ -272,12 +279,59 @@ impl Backend for Faulty {
     }
 
     fn sequencer(&self) -> Option<&dyn Sequencer> {
-        self.inner.sequencer()
+        self.inner.sequencer().map(|_| self as &dyn Sequencer)
+    }
+
+    fn no_sequencer(&self) -> Option<&'static str> {
+        self.inner.no_sequencer()
     }
 
     /// None: what a quorum asks of a node would not come through here.
     fn voter(&self) -> Option<&dyn Voter> {
         None
+    }
+}
+
+/// The answers to what was reserved or written are lost as those to grants are.
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Sequencer for Faulty {
+    async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
+        let reserved = self.counting()?.reserve(name, wish).await?;
+        match reserved {
+            Reserved::From(_) if one_of(&self.switches.answers_to_lose) => {
+                Err(fault("the answer was lost"))
+            }
+            reserved => Ok(reserved),
+        }
+    }
+
+    async fn read(&self, name: &Name) -> Result<Option<String>> {
+        self.counting()?.read(name).await
+    }
+
+    async fn write(&self, name: &Name, value: &str, expected: Option<&str>) -> Result<bool> {
+        let written = self.counting()?.write(name, value, expected).await?;
+        match written && one_of(&self.switches.answers_to_lose) {
+            true => Err(fault("the answer was lost")),
+            false => Ok(written),
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
+        self.counting()?.list(prefix).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>> {
+        self.counting()?.time().await
+    }
+
+    async fn auto_increment(&self, count: u32) -> Result<Option<Vec<u64>>> {
+        let taken = self.counting()?.auto_increment(count).await?;
+        match taken.is_some() && one_of(&self.switches.answers_to_lose) {
+            true => Err(fault("the answer was lost")),
+            false => Ok(taken),
+        }
     }
 }
 

@@ -67,6 +67,15 @@ impl Process {
         heard.unwrap_or_else(|_| Err(Failure::broken(format!("no answer about {slot:?}"))))
     }
 
+    /// What else it said about `slot` before it was killed.
+    pub(crate) async fn rest(&mut self, slot: &str) -> Vec<String> {
+        // Ends when the pipe does.
+        while let Some(line) = self.answers.recv().await {
+            self.kept.push(line);
+        }
+        std::iter::from_fn(|| self.kept_about(slot)).collect()
+    }
+
     /// Whether there is no answer about `slot` yet.
     pub(crate) fn is_silent(&mut self, slot: &str) -> bool {
         while let Ok(line) = self.answers.try_recv() {

@@ -91,6 +91,14 @@ impl Stage {
         Ok(keeper)
     }
 
+    /// A keeper, and the handle to the store that it has.
+    pub(crate) async fn opened(&self) -> Outcome<(Keeper, Arc<dyn Backend>)> {
+        let backend = self.backend().await?;
+        let keeper = Keeper::new(backend.clone())?;
+        self.with(|props| props.keepers.push(keeper.clone()));
+        Ok((keeper, backend))
+    }
+
     /// A keeper whose connection to the store can be made to fail.
     pub(crate) async fn faulty(&self) -> Outcome<(Keeper, Arc<Faulty>)> {
         let faulty = Arc::new(Faulty::new(self.backend().await?));

@@ -33,6 +33,26 @@ const FLAWS: &[(Flaw, &[&str], &str)] = &[
     (Flaw::FoldsCase, &["names"], "no_two_of_them_are_one"),
     (Flaw::ForgetsMinHold, &["bounds"], "min_hold_keeps_it_after_the_release"),
     (Flaw::NewTokenOnReentry, &["reentry"], "from_another_keeper"),
+    (Flaw::CountsInTwoSteps, &["sequences"], "many_at_once_get_numbers_of_their_own"),
+    (Flaw::CountsInTwoSteps, &["sequences"], "many_at_once_under_a_ceiling_share_all_of_it"),
+    (Flaw::CountsLate, &["sequences"], "lost_answers_leave_gaps_and_no_number_twice"),
+    (Flaw::CountsLate, &["sequences"], "numbers_of_two_keepers_never_meet_and_grow"),
+    (Flaw::ForgetsFloor, &["sequences"], "a_floor_is_kept"),
+    (Flaw::CountsInFloats, &["sequences"], "a_floor_is_kept"),
+    (Flaw::CountsBeyond, &["sequences"], "what_passes_a_ceiling_reserves_nothing"),
+    (Flaw::BeginsAnyway, &["sequences"], "what_must_be_there_is_not_begun"),
+    (Flaw::CountsInCircles, &["sequences"], "they_end_and_never_begin_again"),
+    (Flaw::FoldsCase, &["sequences"], "no_two_names_are_one"),
+    (Flaw::FoldsCase, &["sequences"], "records_of_odd_names_are_apart"),
+    (Flaw::WritesInTwoSteps, &["sequences"], "a_record_is_begun_once"),
+    (Flaw::WritesInTwoSteps, &["sequences"], "a_chain_of_writes_loses_none"),
+    (Flaw::ForgivesBlanks, &["sequences"], "a_record_that_says_otherwise_is_left_alone"),
+    (Flaw::WritesBlindly, &["sequences"], "a_lost_answer_leaves_a_record_as_it_was_or_written"),
+    (Flaw::ListsAll, &["sequences"], "records_are_listed_by_prefix_and_in_order"),
+    (Flaw::CutsRecords, &["sequences"], "what_records_say_comes_back_as_it_was"),
+    (Flaw::ClockGoesBack, &["sequences"], "the_clock_does_not_go_back"),
+    (Flaw::IncrementsTwice, &["sequences"], "auto_increments_ascend_and_are_unique"),
+    (Flaw::ListsNumbers, &["sequences"], "numbers_records_and_locks_of_a_name_are_apart"),
     (Flaw::OneReleaseFreesAll, &["reentry"], "elsewhere_keeps_it_when_the_first_lets_go"),
 ];
 
@@ -41,8 +61,12 @@ fn apart() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let url = format!("sqlite:{}", directory.path().join("locks.db").display());
     let subject = Subject::url(&url, "").across_processes("memory:", env!("CARGO_BIN_EXE_taker"));
-    let verdicts = verdicts(&subject, &["processes"]);
-    for promise in ["five_processes_exclude_each_other", "permits_are_never_too_many"] {
+    let verdicts = verdicts(&subject, &["processes", "sequences"]);
+    for promise in [
+        "five_processes_exclude_each_other",
+        "permits_are_never_too_many",
+        "a_process_killed_while_it_reserves_leaves_no_number_twice",
+    ] {
         if !verdicts.iter().any(|verdict| broken(verdict, promise)) {
             return Err(format!("processes apart were not seen by {promise:?}").into());
         }
@@ -85,7 +109,7 @@ fn main() {
     })];
     trials.push(Trial::test("processes_apart_are_caught", apart));
     trials.extend(FLAWS.iter().map(|&(flaw, groups, promise)| {
-        Trial::test(format!("{flaw:?}_is_caught_by_{}", groups.join("_")), move || {
+        Trial::test(format!("{flaw:?}_is_caught_by_{}_{promise}", groups.join("_")), move || {
             caught(flaw, groups, promise)
         })
     }));

@@ -28,8 +28,8 @@ pub enum ErrorKind {
     TimedOut,
     /// The owner already holds the name in a weaker mode, and would wait for itself.
     WouldDeadlock,
-    /// As many claims are held or made as the recipe has connections for. Nothing was asked of the
-    /// store.
+    /// There is none left: as many claims are held or made as the recipe has connections for, all worker
+    /// numbers of a key are held, or the ids of a key are used up.
     Exhausted,
     /// The store answered with an error of its own.
     Store,

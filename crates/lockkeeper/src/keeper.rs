@@ -214,8 +214,11 @@ impl Keeper {
         }
         self.ask(|engine| async move {
             let sequencer = engine.backend.sequencer();
-            let sequencer = sequencer
-                .ok_or_else(|| unsupported(&engine, "count of numbers", |c| c.sequences))?;
+            let sequencer = sequencer.ok_or_else(|| {
+                let why = engine.backend.no_sequencer();
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                unsupported(&engine, &format!("count of numbers{why}"), |c| c.sequences)
+            })?;
             sequencer.reserve(&name, &Reserve::new(count).from(floor)).await?.first()
         })
         .await

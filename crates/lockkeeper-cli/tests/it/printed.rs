@@ -30,8 +30,9 @@ fn recipes_in_three_forms_name_every_store() {
 #[test]
 fn tables_and_rights_are_printed_for_databases() {
     for (url, recipe, tables) in [
-        ("postgres://host/app?schema=locks", "table", 2),
-        ("mariadb://host/app", "table", 2),
+        // The third is a comment.
+        ("postgres://host/app?schema=locks", "table", 3),
+        ("mariadb://host/app", "table", 3),
         ("postgres://host/app", "advisory", 2),
         ("mariadb://host/app", "get-lock", 2),
     ] {
@@ -40,6 +41,7 @@ fn tables_and_rights_are_printed_for_databases() {
         let script = printed(&["schema", "--store", &url]);
         assert_eq!(script.matches("CREATE ").count(), tables, "{script}");
         assert!(script.contains("GRANT SELECT, INSERT, UPDATE, DELETE ON"), "{script}");
+        assert_eq!(script.contains("-- CREATE TABLE IF NOT EXISTS"), recipe == "table", "{script}");
         assert_eq!(script.contains("GRANT USAGE ON SCHEMA locks"), url.contains("schema"));
     }
     let script = printed(&["schema", "--store", "mariadb://host/app?table=mine", "--from", "0"]);

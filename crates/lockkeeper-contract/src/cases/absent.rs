@@ -22,6 +22,9 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     if !chosen.capability.fencing {
         cases.extend(cases!("absent": elections_are_refused));
     }
+    if !chosen.capability.sequences {
+        cases.extend(cases!("absent": numbers_are_refused));
+    }
     if !chosen.inspects {
         cases.extend(cases!("absent": inspection_is_refused));
     }
@@ -68,6 +71,16 @@ async fn elections_are_refused(stage: Arc<Stage>) -> Outcome {
     let election = keeper.election(&stage.name("office"));
     refused(election.campaign().await, |capability| capability.fencing)?;
     refused(election.observe().map(|_| ()), |capability| capability.fencing)
+}
+
+async fn numbers_are_refused(stage: Arc<Stage>) -> Outcome {
+    let (keeper, backend) = stage.opened().await?;
+    ensure!(backend.sequencer().is_none(), "it has a sequencer, and does not say so");
+    let refusal = keeper.reserve(&stage.name("numbers"), 1, 0).await;
+    let said = refusal.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let why = backend.no_sequencer().unwrap_or_default();
+    ensure!(said.contains(why), "the refusal does not say why: {said}");
+    refused(refusal, |capability| capability.sequences)
 }
 
 async fn inspection_is_refused(stage: Arc<Stage>) -> Outcome {

@@ -19,7 +19,9 @@ mod permits;
 mod portable;
 #[cfg(unix)]
 mod processes;
+mod records;
 mod reentry;
+mod sequences;
 mod sharing;
 mod tokens;
 mod untried;
@@ -61,6 +63,7 @@ pub(crate) fn all(capability: &Capability, inspects: bool, crossing: bool) -> Ve
         blocking::cases,
         absent::cases,
         portable::cases,
+        sequences::cases,
     ] {
         cases.extend(group(&chosen));
     }

@@ -99,7 +99,7 @@ const NASTY: &[&str] = &[
 ];
 
 /// Every nasty name of this case, including the longest possible one.
-fn nasty(stage: &Stage) -> Vec<String> {
+pub(super) fn nasty(stage: &Stage) -> Vec<String> {
     let mut names: Vec<String> = NASTY.iter().map(|tail| stage.name(tail)).collect();
     let room = Name::MAX_BYTES - stage.prefix().len();
     names.push(stage.name(&"x".repeat(room)));

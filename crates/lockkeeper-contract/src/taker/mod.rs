@@ -11,6 +11,7 @@
 //! | `a release` | `a released` or `a error Lost …` |
 //! | `a drop`, `a detach` | `a dropped`, `a detached` |
 //! | `a visit rounds=20 room=/path name=x` | `a visited most=1 waited=12` |
+//! | `a reserve count=2 rounds=9 name=x` | `a reserved 17`, once for each round |
 //! | `a ping` | `a pong` |
 //!
 //! `take` knows `mode=exclusive|shared|permit:N`, `ttl=MS`, `wait=forever|none|MS`, `owner=ID`,
@@ -124,6 +125,7 @@ impl Taker {
                 "detached".into()
             }
             "visit" => self.visit(order).await?,
+            "reserve" => self.reserve(order).await?,
             other => format!("error Order there is no order {other:?}"),
         })
     }
@@ -157,6 +159,17 @@ impl Taker {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(format!("visited most={most} waited={waited}"))
+    }
+
+    /// Reserves numbers again and again, and says so each time.
+    async fn reserve(&self, order: &Order) -> Result<String> {
+        let count = order.number("count").and_then(|count| count.try_into().ok()).unwrap_or(1);
+        let name = order.word("name").unwrap_or_default();
+        for _ in 1..order.number("rounds").unwrap_or(1) {
+            let first = self.keeper.reserve(name, count, 0).await?;
+            say(&order.slot, &format!("reserved {first}"));
+        }
+        Ok(format!("reserved {}", self.keeper.reserve(name, count, 0).await?))
     }
 
     fn look(&self, slot: &str, at: impl FnOnce(&Guard) -> String) -> String {

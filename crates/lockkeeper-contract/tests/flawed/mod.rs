@@ -1,13 +1,15 @@
 //! A store in memory that is sound, or has one flaw that real ones have had.
 
+mod numbers;
 mod table;
 
 use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
     Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason,
-    Moment, Name, Patience, Reach, Release, Standing,
+    Moment, Name, Patience, Reach, Release, Sequencer, Standing,
 };
+use numbers::Numbers;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,6 +63,36 @@ pub(crate) enum Flaw {
     OneReleaseFreesAll,
     /// A release of what is gone is a release.
     ReleasesAnything,
+    /// A count is read, and written a moment later.
+    CountsInTwoSteps,
+    /// What a lost answer reserved is reserved again: the count is written when the next comes.
+    CountsLate,
+    /// The first number is whatever the count is at, also below the floor.
+    ForgetsFloor,
+    /// What passes the ceiling is counted, and only then refused.
+    CountsBeyond,
+    /// A sequence that is to be there is begun.
+    BeginsAnyway,
+    /// Behind the last number comes the first.
+    CountsInCircles,
+    /// A number passes through a float.
+    CountsInFloats,
+    /// A record is compared, and written a moment later.
+    WritesInTwoSteps,
+    /// Records are compared without regard to blanks behind them.
+    ForgivesBlanks,
+    /// A record is written whatever it says.
+    WritesBlindly,
+    /// Listing takes no notice of the prefix.
+    ListsAll,
+    /// What a record says is cut off.
+    CutsRecords,
+    /// The clock goes back.
+    ClockGoesBack,
+    /// An auto-increment column that two can read the same of.
+    IncrementsTwice,
+    /// The sequence of a name is a lock of that name.
+    ListsNumbers,
 }
 
 #[derive(Debug)]
@@ -68,11 +100,13 @@ pub(crate) struct Flawed {
     flaw: Flaw,
     table: Arc<Mutex<Table>>,
     changed: Arc<Notify>,
+    numbers: Numbers,
 }
 
 impl Flawed {
     pub(crate) fn new(flaw: Flaw) -> Self {
-        Self { flaw, table: Arc::new(Mutex::new(Table::new(flaw))), changed: Arc::default() }
+        let table = Arc::new(Mutex::new(Table::new(flaw)));
+        Self { flaw, table, changed: Arc::default(), numbers: Numbers::new(flaw) }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -99,6 +133,7 @@ impl Backend for Flawed {
         capability.reentrant = true;
         capability.min_hold = true;
         capability.notified = true;
+        capability.sequences = true;
         capability
     }
 
@@ -146,6 +181,10 @@ impl Backend for Flawed {
 
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
+    }
+
+    fn sequencer(&self) -> Option<&dyn Sequencer> {
+        Some(&self.numbers)
     }
 }
 
@@ -212,7 +251,12 @@ impl Lease for FlawedLease {
 #[async_trait]
 impl Inspector for Flawed {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        Ok(self.table().views(|name| name.starts_with(prefix)))
+        let mut views = self.table().views(|name| name.starts_with(prefix));
+        if self.flaw == Flaw::ListsNumbers {
+            let counted = self.numbers.counted().into_iter().map(LockView::new);
+            views.extend(counted.filter(|view| view.name.as_str().starts_with(prefix)));
+        }
+        Ok(views)
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

@@ -34,6 +34,9 @@ pub struct Counters {
     pub holds: usize,
     /// Holds that followed a hold of another client on the same name.
     pub hand_overs: usize,
+    /// Of those, how many were to a client of the same process with the very next token: what a keeper
+    /// passes on among its own claims, in a store that leaves room between the tokens it gives.
+    pub passed_on: usize,
     /// Holds whose validity ended before they were released.
     pub expiries: usize,
     /// Faults by kind.
@@ -74,8 +77,19 @@ impl Counters {
         for holds in story.holds.chunk_by(|one, next| one.name == next.name) {
             counters.names += 1;
             let client = |hold: &Hold| story.held(hold).client;
-            let passed = holds.windows(2).filter(|pair| client(&pair[0]) != client(&pair[1]));
-            counters.hand_overs += passed.count();
+            let process = |hold: &Hold| {
+                let name = story.clients[client(hold)];
+                name.split_once('/').map_or(name, |(process, _)| process)
+            };
+            let token = |hold: &Hold| story.held(hold).token;
+            for pair in holds.windows(2) {
+                let (one, next) = (&pair[0], &pair[1]);
+                let passed = client(one) != client(next);
+                counters.hand_overs += usize::from(passed);
+                let within =
+                    process(one) == process(next) && token(one).saturating_add(1) == token(next);
+                counters.passed_on += usize::from(passed && within);
+            }
         }
         for hold in &story.holds {
             let client = story.held(hold).client;

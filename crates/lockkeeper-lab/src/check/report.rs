@@ -103,7 +103,9 @@ impl fmt::Display for Report {
         let percent = counters.contended_percent();
         writeln!(formatter, "  holds       {} on {} names", counters.holds, counters.names)?;
         writeln!(formatter, "  clients     {}", counters.clients)?;
-        writeln!(formatter, "  hand-overs  {}", counters.hand_overs)?;
+        let (passed, within) = (counters.hand_overs, counters.passed_on);
+        writeln!(formatter, "  hand-overs  {passed}")?;
+        writeln!(formatter, "  passed on   {within} of them within a process")?;
         writeln!(formatter, "  asks        {}, {percent} % contended", counters.asks)?;
         writeln!(formatter, "  expiries    {} while held", counters.expiries)?;
         for (kind, count) in &counters.faults {

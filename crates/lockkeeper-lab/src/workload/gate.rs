@@ -105,6 +105,10 @@ impl Backend for Gated {
         self.inner.sequencer()
     }
 
+    fn no_sequencer(&self) -> Option<&'static str> {
+        self.inner.no_sequencer()
+    }
+
     /// None: what a quorum asks of a node would not come through here.
     fn voter(&self) -> Option<&dyn Voter> {
         None

@@ -1,5 +1,7 @@
-//! What holds for every store with a server: a keeper that is closed leaves nothing behind, and
-//! tokens go on growing when one moves from one store to another.
+//! What holds for every store with a server: a keeper that is closed leaves nothing behind, lost
+//! answers give no number twice, and tokens go on growing when one moves from one store to another.
+
+mod numbers;
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Failed, Trial};
@@ -25,11 +27,24 @@ const CASES: &[Case] = &[
     ("a_keeper_needs_no_runtime", |s| Box::pin(without_a_runtime(s))),
 ];
 
+/// For stores with sequences.
+const NUMBERS: &[Case] = &[
+    ("lost_answers_give_no_number_twice", |s| Box::pin(numbers::no_number_twice(s))),
+    ("lost_answers_repeat_no_write", |s| Box::pin(numbers::no_write_repeated(s))),
+];
+
+/// The cases of a kind of store.
+fn cases(kind: Kind) -> impl Iterator<Item = &'static Case> {
+    let first = lockkeeper::recipes().iter().find(|recipe| recipe.scheme == kind.word());
+    let counts = first.is_some_and(|recipe| recipe.capability.sequences);
+    CASES.iter().chain(if counts { NUMBERS } else { &[] })
+}
+
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let mut trials = Vec::new();
     for Store { kind, .. } in STORES {
-        for (name, case) in CASES {
+        for (name, case) in cases(*kind) {
             let lab = lab.clone();
             let name = format!("{}::{name}", kind.word());
             trials.push(needing(*kind, name, move || {

@@ -2,7 +2,7 @@
 
 use crate::{LONG, PATIENT, RIGHTS, cases, waiting};
 use anyhow::{Context, Result, ensure};
-use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper::{ErrorKind, Keeper, Name};
 use lockkeeper_lab::server::{Lab, Server};
 
 cases!(
@@ -42,6 +42,14 @@ async fn the_documented_rights_are_enough_for_everything(lab: &Lab) -> Result<()
     for url in [url(&group.primary), format!("{}?replicas=1", url(&group.primary))] {
         let (one, two) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
         do_everything(&one, &two, "allowed").await?;
+        let backend = lockkeeper::open(&url).await?;
+        let sequencer = backend.sequencer().context("it has no sequencer")?;
+        let name = Name::new(&format!("of {url}").replace("secret", "…"))?;
+        ensure!(sequencer.write(&name, "1", None).await?, "it was there");
+        ensure!(sequencer.write(&name, "2", Some("1")).await?, "it says something else");
+        ensure!(sequencer.read(&name).await?.as_deref() == Some("2"), "it was not written");
+        ensure!(!sequencer.list("").await?.is_empty(), "it is not listed");
+        ensure!(sequencer.time().await?.is_some(), "there is no time");
     }
     Ok(())
 }

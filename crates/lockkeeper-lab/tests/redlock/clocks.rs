@@ -36,6 +36,7 @@ async fn three_that_jump_are_noticed(lab: &Lab) -> Result<()> {
     let five = Five::with_clocks(lab)?;
     let keeper = five.keeper(CALM).await?;
     let guard = keeper.lock("a").ttl(TTL).acquire().await?;
+    five.all_have("a").await?;
     for server in &five.servers[..3] {
         // Less than the keys would have lasted: they are still there when they are looked at.
         server.set_clock_ahead(Duration::from_secs(3))?;
@@ -51,6 +52,7 @@ async fn a_jump_may_let_a_second_in_whose_token_is_larger(lab: &Lab) -> Result<(
     let five = Five::with_clocks(lab)?;
     let (one, two) = (five.keeper(CALM).await?, five.keeper(CALM).await?);
     let guard = one.lock("a").ttl(TTL).acquire().await?;
+    five.all_have("a").await?;
     for server in &five.servers[..3] {
         server.set_clock_ahead(TTL * 2)?;
     }

@@ -3,6 +3,7 @@
 
 mod clocks;
 mod contenders;
+mod handover;
 mod interop;
 mod network;
 mod nodes;
@@ -20,6 +21,7 @@ fn main() -> Result<()> {
     let cases = [
         clocks::CASES,
         contenders::CASES,
+        handover::CASES,
         network::CASES,
         nodes::CASES,
         opening::CASES,

@@ -1,6 +1,6 @@
 //! Five servers of a case's own, with a proxy before each where the network is to be broken.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use lockkeeper::{Guard, Keeper};
 use lockkeeper_lab::proxy::Proxy;
 use lockkeeper_lab::server::{Lab, Server};
@@ -54,6 +54,18 @@ impl Five {
             taken += usize::from(server.redis()?.ask(&["EXISTS", key])?.number() == Some(1));
         }
         Ok(taken)
+    }
+
+    /// Waits until all servers have the key: a lock is held as soon as three do, and what happens to the
+    /// others before they took it happens to no claim.
+    pub(crate) async fn all_have(&self, key: &str) -> Result<()> {
+        let all = async {
+            while self.taken(key)? < self.servers.len() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(PATIENT, all).await.context("not all servers took it")?
     }
 }
 

@@ -12,6 +12,8 @@ cases!(
     a_missing_database_is_named,
     a_user_that_may_not_create_tables_is_told_what_to_do,
     read_and_write_on_the_two_tables_is_enough,
+    a_user_that_may_not_create_the_table_of_numbers_is_told_how,
+    numbers_of_the_database_go_on_after_a_restart,
     a_table_of_another_kind_is_left_alone,
     a_table_alone_is_left_alone,
     tables_of_a_later_version_are_left_alone,
@@ -72,6 +74,41 @@ async fn read_and_write_on_the_two_tables_is_enough(lab: &Lab) -> Result<()> {
     one.break_hold("allowed", next.token().context("no token")?, "why not").await?;
     one.rw_lock("shared").read().acquire().await?.release().await?;
     ensure!(one.close(LONG).await && two.close(LONG).await, "they did not come to rest");
+    Ok(())
+}
+
+async fn a_user_that_may_not_create_the_table_of_numbers_is_told_how(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    new_user(&server, "app")?;
+    let theirs = url(&server, "app", "lockkeeper", "");
+    grant_all(&server, &lockkeeper::backend::sql::schema_script(&theirs)?)?;
+    let backend = lockkeeper::open(&theirs).await?;
+    let sequencer = backend.sequencer().context("it has no sequencer")?;
+    let error = sequencer.auto_increment(1).await.err().context("it was let")?;
+    says(&error, ErrorKind::Denied, &["CREATE TABLE IF NOT EXISTS lockkeeper_ids", "GRANT"])?;
+    let text = error.to_string();
+    let (_, statements) = text.split_once('\n').context("there are no statements")?;
+    grant_all(&server, statements)?;
+    ensure!(sequencer.auto_increment(2).await? == Some(vec![1, 2]), "it does not begin at one");
+    Ok(())
+}
+
+async fn numbers_of_the_database_go_on_after_a_restart(lab: &Lab) -> Result<()> {
+    let server = start(lab)?;
+    let mut last = 0;
+    for _ in 0..3 {
+        let backend = lockkeeper::open(&server.url()).await?;
+        let sequencer = backend.sequencer().context("it has no sequencer")?;
+        for count in [1, 1200, 7, 7, 7] {
+            let taken = sequencer.auto_increment(count).await?.context("it has no such column")?;
+            ensure!(taken.len() == usize::try_from(count)? && taken.is_sorted(), "{taken:?}");
+            ensure!(taken[0] > last, "after {last} came {}", taken[0]);
+            last = taken[taken.len() - 1];
+        }
+        let rows = number(&server, "SELECT count(*) FROM lockkeeper_ids")?;
+        ensure!(rows > 0 && rows < 1500, "{rows} rows are left");
+        server.restart()?;
+    }
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub use sequencer::{LAST_NUMBER, LONGEST_RECORD, Reserve, Reserved, Sequencer};
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
 pub use views::{HolderView, LockView, NodeView, WaiterView};
-pub use voter::{Kept, NodeLife, Released, Vote, Voter};
+pub use voter::{GaveBack, Kept, NodeLife, Passing, Released, Vote, Voter};
 
 use crate::error::Result;
 use async_trait::async_trait;
@@ -94,6 +94,11 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Numbers that nobody else gets, and small records, where the store can keep them:
     /// [`Capability::sequences`].
     fn sequencer(&self) -> Option<&dyn Sequencer> {
+        None
+    }
+
+    /// Why there is no [`sequencer`](Self::sequencer), where that is not plain to see: for the error.
+    fn no_sequencer(&self) -> Option<&'static str> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! What a quorum asks of one of its nodes, beyond what every backend can do.
 
-use super::{Claim, FencingToken, Name};
+use super::{Claim, ClaimId, FencingToken, Name};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::pin::Pin;
@@ -41,6 +41,48 @@ pub trait Voter: Send + Sync {
         let _ = name;
         None
     }
+
+    /// How what the node has of a claim becomes another claim's of the same keeper, where the node can
+    /// do that in one step. In a quorum with a node that cannot, nothing is handed over within a keeper.
+    fn passing(&self) -> Option<&dyn Passing> {
+        None
+    }
+}
+
+/// What a node must be able to do so that a name can pass from one claim of a keeper to the next without
+/// being free in between.
+///
+/// The node knows what it has by the id of the claim that it was taken with, `taken_as`, for as long as
+/// claims pass it on; it shows the claim that has it now, and a ticket finds that one alone.
+/// [`Backend::withdraw`](super::Backend::withdraw) of the first claim removes it, whoever has it by then.
+///
+/// As everywhere, a request is checked in one atomic step, and does the same when it is sent twice.
+#[async_trait]
+pub trait Passing: Send + Sync {
+    /// As [`Voter::keep`], of what was taken as `taken_as` and is the `claim`'s from now on. A claim that
+    /// was broken under any of the ids before is broken.
+    async fn pass(
+        &self,
+        taken_as: ClaimId,
+        claim: &Claim,
+        token: Option<FencingToken>,
+    ) -> Result<Kept>;
+
+    /// Gives back what was taken as `taken_as`; nobody else may have the name for `stay`.
+    async fn give_back(&self, name: &Name, taken_as: ClaimId, stay: Duration) -> Result<GaveBack>;
+}
+
+/// What a node says when a claim that passed on is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GaveBack {
+    /// The claim was not there.
+    Lacked,
+    /// The claim was there, as far as the node can tell.
+    Had {
+        /// Whether somebody was told who waits for the name, where the node can tell.
+        awaited: bool,
+    },
 }
 
 /// What [`Voter::released`] returns.

@@ -62,7 +62,8 @@ impl IdClock {
     }
 
     /// Follows the store's clock. `usable` is the last millisecond of which ids may be given: a clock
-    /// that is beyond it was set, and giving nothing is worse than a step back.
+    /// that is beyond it was set, and giving nothing is worse than a step back. Zero where ids are kept
+    /// from going back by other means.
     pub(crate) fn follow(&self, reading: Reading, usable: u64) {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.follow_as(reading, usable, u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX));

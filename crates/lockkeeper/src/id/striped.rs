@@ -201,7 +201,7 @@ impl Stripe {
                 let reading = counter.store().time().await?;
                 let clock = match known {
                     Some((clock, _)) => {
-                        clock.follow(reading, u64::MAX);
+                        clock.follow(reading, 0);
                         clock
                     }
                     None => Arc::new(IdClock::new(reading)),

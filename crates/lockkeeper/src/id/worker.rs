@@ -90,9 +90,16 @@ impl WorkerLease {
                 since: now,
                 holder: store.engine().identity.to_string(),
             };
-            // An answer that is lost leaves a number that nobody has until its mark is past.
             let expected = choice.record.map(WorkerRecord::text);
-            if store.write(&name, &record.text(), expected.as_deref()).await? {
+            let written = match store.write(&name, &record.text(), expected.as_deref()).await {
+                // The answer was lost. Unless the record says so, a number that was taken all the same
+                // is nobody's until its mark is past.
+                Err(error) if error.is_outage() => {
+                    store.read(&name).await?.as_deref() == Some(&record.text())
+                }
+                outcome => outcome?,
+            };
+            if written {
                 let taken = Self { name, record, floor: choice.floor };
                 // The floor is by the birth of the key: one that was lost since it was read does not count.
                 if key.is_there(store).await? {
@@ -173,9 +180,7 @@ fn choose<'a>(
     now: u64,
     dice: u64,
 ) -> Option<Choice<'a>> {
-    let old =
-        |record: &WorkerRecord| Choice { number: 0, floor: record.mark, record: None }.floor < now;
-    let given_back = |record: &WorkerRecord| !record.held && old(record);
+    let given_back = |record: &WorkerRecord| !record.held && record.mark < now;
     let silent = |record: &WorkerRecord| record.mark.saturating_add(window) < now;
     let pick = |fits: &dyn Fn(&WorkerRecord) -> bool| {
         let fitting: Vec<_> =

@@ -1,6 +1,7 @@
 //! Across processes, some of which are paused and killed.
 
 mod death;
+mod numbers;
 mod queue;
 mod together;
 
@@ -11,5 +12,6 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     let mut cases = together::cases(chosen);
     cases.extend(death::cases(chosen));
     cases.extend(queue::cases(chosen));
+    cases.extend(numbers::cases(chosen));
     cases
 }

@@ -14,6 +14,18 @@ fn counts_what_happened() {
 }
 
 #[test]
+fn what_passes_on_within_a_process_is_told_apart() {
+    let mut writing = Writing::default();
+    // To another client of the process, and to another process; to the next token, and to a later one.
+    let clients = [("1/0", 5), ("1/1", 6), ("2/0", 7), ("2/1", 9), ("2/1", 10), ("2/0", 11)];
+    for (client, claim) in clients {
+        writing.hold(client, claim, claim * 10, claim * 10 + 1, claim * 10 + 9);
+    }
+    let counters = writing.judge().counters;
+    assert_eq!((counters.hand_overs, counters.passed_on), (4, 2));
+}
+
+#[test]
 fn own_holds_are_no_contention() {
     let mut writing = Writing::default();
     writing.hold("1/0", 1, 0, 1, 9).hold("1/0", 2, 5, 9, 12);

@@ -14,6 +14,7 @@ use super::holding::{Holding, Phase};
 use super::node::Ballot;
 use super::nodes::{Nodes, TokenWay};
 use super::round::{Rest, Round};
+use super::tokens::has_room;
 use crate::backend::{FencingToken, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -206,7 +207,7 @@ async fn token_for(
     let highest = tally.floors.iter().copied().max().unwrap_or(0);
     nodes.tokens.learn(highest, tally.clocks.clone(), Moment::now());
     if let Some(token) = propose {
-        let remember = tally.floors.iter().filter(|floor| **floor < token.get()).count();
+        let remember = tally.floors.iter().filter(|floor| has_room(token, **floor)).count();
         if remember >= nodes.majority() {
             return Some(Some(token));
         }

@@ -4,15 +4,20 @@
 //! left out of whatever comes next, and dealt with when it answers. So a late answer can never undo what
 //! a later request did there.
 
+use super::local_handover::Chain;
 use crate::backend::support::sync::lock;
-use crate::backend::{Alarm, Claim, LossReason, Moment, Signal};
+use crate::backend::{Alarm, Claim, GaveBack, LossReason, Moment, Signal};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One claim at all its nodes.
 #[derive(Debug)]
 pub(super) struct Holding {
+    /// The claim that it was taken with: the nodes know it by this one's id, whoever of the keeper has it
+    /// by now.
     pub(super) claim: Arc<Claim>,
+    /// Who has it by now.
+    pub(super) chain: Chain,
     /// Whether a renewal takes the claim anew at a node that lacks it. A process that has no more
     /// than a ticket does not know who gave the claim back, nor who had the name since: the claim must
     /// not come back by that.
@@ -27,6 +32,8 @@ struct State {
     alarm: Option<Alarm>,
     /// The reason why it is lost, if nodes said so before there was an alarm.
     lost: Option<LossReason>,
+    /// Others waited for the name when it was given back.
+    awaited: bool,
 }
 
 /// How far the claim is.
@@ -68,8 +75,9 @@ impl Holding {
 
     fn in_phase(claim: Arc<Claim>, nodes: usize, phase: Phase, anew: bool) -> Arc<Self> {
         let slots = vec![Slot::default(); nodes];
-        let state = State { phase, slots, alarm: None, lost: None };
-        Arc::new(Self { claim, anew, state: Mutex::new(state) })
+        let state = State { phase, slots, alarm: None, lost: None, awaited: false };
+        let chain = Chain::new(claim.clone());
+        Arc::new(Self { claim, chain, anew, state: Mutex::new(state) })
     }
 
     /// Begins a request to a node; `false` if one is under way there.
@@ -135,11 +143,24 @@ impl Holding {
         lock(&self.state).slots[number].given_back
     }
 
-    /// The request is over, and the node has the claim no longer; whether it had it.
-    pub(super) fn is_given_back(&self, number: usize, had: bool) {
+    /// The request is over, and the node has the claim no longer.
+    pub(super) fn is_given_back(&self, number: usize, answer: GaveBack) {
         let mut state = lock(&self.state);
         state.slots[number].busy = false;
-        state.slots[number].given_back = Some(had);
+        state.slots[number].given_back = Some(answer != GaveBack::Lacked);
+        state.awaited |= answer == GaveBack::Had { awaited: true };
+    }
+
+    /// Whether others were told that it is given back.
+    pub(super) fn is_awaited(&self) -> bool {
+        lock(&self.state).awaited
+    }
+
+    /// Whether it is held, for its whole ttl, by a claim of this keeper that has not lost it.
+    pub(super) fn is_kept(&self) -> bool {
+        let state = lock(&self.state);
+        let whole = state.slots.iter().all(|slot| slot.valid_for.is_none());
+        self.anew && whole && state.lost.is_none() && matches!(state.phase, Phase::Held(_))
     }
 
     /// The request is over: the claim was removed from the node, which may have had it or not.
@@ -173,24 +194,37 @@ impl Holding {
         }
     }
 
+    /// The claim passes to another of this keeper: whoever had it before is told no more.
+    pub(super) fn unwatch(&self) {
+        lock(&self.state).alarm = None;
+    }
+
+    /// The nodes say that the claim is gone: its holder is told, now or as soon as it can be.
+    pub(super) fn is_lost(&self, reason: LossReason) {
+        let alarm = {
+            let mut state = lock(&self.state);
+            state.lost = Some(reason.clone());
+            state.alarm.clone()
+        };
+        // Outside the lock: a claim that is lost may be given back in the same breath.
+        if let Some(alarm) = alarm {
+            alarm.ring(reason);
+        }
+    }
+
     /// What a node says unasked. A claim is gone once it is gone from so many that no majority is left;
     /// that a node cannot be reached is of no consequence while others can.
     pub(super) fn hear(&self, number: usize, signal: &Signal, majority: usize) {
         let Signal::Lost(reason) = signal else { return };
-        let alarm = {
+        {
             let mut state = lock(&self.state);
             state.slots[number].lost = true;
             let left = state.slots.iter().filter(|slot| !slot.lost).count();
             if left >= majority {
                 return;
             }
-            state.lost = Some(reason.clone());
-            state.alarm.clone()
-        };
-        // Outside the lock: a claim that is lost may be given back in the same breath.
-        if let Some(alarm) = alarm {
-            alarm.ring(reason.clone());
         }
+        self.is_lost(reason.clone());
     }
 }
 

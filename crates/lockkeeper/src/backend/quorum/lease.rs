@@ -12,10 +12,11 @@
 
 use super::attempt::Late;
 use super::holding::{Holding, Phase, clock_jump};
+use super::local_handover::{self, Handover, Next, Present};
 use super::nodes::Nodes;
 use super::round::{Rest, run};
 use super::turns::Place;
-use crate::backend::{Alarm, FencingToken, Kept, Lease, LossReason, Moment, Release, Standing};
+use crate::backend::{Alarm, GaveBack, Kept, Lease, LossReason, Moment, Release, Standing};
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -27,14 +28,17 @@ pub(super) struct QuorumLease {
     held: Held,
     /// Keeps the keeper's other claims on the name from asking.
     place: Option<Place>,
+    /// It was given back once, which may have to be repeated.
+    given_back: bool,
+    /// It passed to another claim: nothing is left to give back.
+    passed_on: bool,
 }
 
 /// What is needed to keep it and to give it back.
 #[derive(Debug, Clone)]
-struct Held {
-    nodes: Arc<Nodes>,
-    holding: Arc<Holding>,
-    token: Option<FencingToken>,
+pub(super) struct Held {
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) holding: Arc<Holding>,
 }
 
 /// What nodes said to a renewal.
@@ -54,20 +58,41 @@ struct Answers {
 }
 
 impl QuorumLease {
-    /// Of a claim that was just granted.
-    pub(super) fn granted(
-        nodes: Arc<Nodes>,
-        holding: Arc<Holding>,
-        token: Option<FencingToken>,
-        place: Place,
-    ) -> Self {
-        Self { held: Held { nodes, holding, token }, place: Some(place) }
+    /// Of a claim that was just granted, by the nodes or by the claim before it.
+    pub(super) fn granted(held: Held, place: Place) -> Self {
+        Self { held, place: Some(place), given_back: false, passed_on: false }
     }
 
     /// Of a claim that any keeper was granted. What a node lacks is not taken anew: that is for the
     /// holder, who knows that it did not give the claim back.
     pub(super) fn resumed(nodes: Arc<Nodes>, holding: Arc<Holding>) -> Self {
-        Self { held: Held { nodes, holding, token: None }, place: None }
+        let held = Held { nodes, holding };
+        Self { held, place: None, given_back: false, passed_on: false }
+    }
+
+    /// Passes the name to the next claim of this keeper, if there is one and nothing speaks against it;
+    /// whether it did, and if not, whether others should come first. The nodes are told afterwards.
+    fn passes_on(&mut self, how: &Release<'_>) -> Next {
+        let Held { nodes, holding } = &self.held;
+        let (Some(place), true) = (&mut self.place, nodes.passes && holding.is_kept()) else {
+            return Next::GiveBack { yields: false };
+        };
+        let ttl = holding.claim.ttl;
+        let mut next = holding.chain.next(ttl, || place.next_offer(ttl));
+        if let Next::Pass { offer, token, sent, tell } = &mut next {
+            holding.unwatch();
+            how.over();
+            let holds = place.stop_holding();
+            let handover = Handover::new(self.held.clone(), *token, *sent, holds);
+            // If nobody is there to take it, it is given back as it goes.
+            offer.hand(handover);
+            if *tell {
+                nodes.background().spawn(local_handover::tell(self.held.clone()));
+            }
+            self.place = None;
+            self.passed_on = true;
+        }
+        next
     }
 }
 
@@ -170,8 +195,31 @@ impl Held {
         LossReason::NoMajority { reason: said.join("; ") }
     }
 
-    /// Asks all nodes to keep the claim.
+    /// Asks all nodes to keep the claim, when nobody else does.
     async fn renew(&self, rest: &mut Rest) -> Result<Standing> {
+        let alone = self.holding.chain.asking.lock().await;
+        self.ask_to_keep(&alone, rest).await
+    }
+
+    /// Asks all nodes to keep the claim, and tells them who of this keeper has it.
+    pub(super) async fn ask_to_keep(
+        &self,
+        _alone: &tokio::sync::MutexGuard<'_, ()>,
+        rest: &mut Rest,
+    ) -> Result<Standing> {
+        let chain = &self.holding.chain;
+        let (present, sent) = (chain.present(), Moment::now());
+        let number = present.number;
+        let standing = self.ask_to_keep_for(present, rest).await;
+        match &standing {
+            Ok(Standing::Lost(_)) => chain.ends(),
+            Ok(_) => chain.is_vouched_for(sent, number),
+            Err(_) => chain.is_doubtful(),
+        }
+        standing
+    }
+
+    async fn ask_to_keep_for(&self, present: Present, rest: &mut Rest) -> Result<Standing> {
         let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
         let since = self.nodes.since_now(&self.holding.claim);
         let mut round = self.nodes.patient_round(&self.holding.claim);
@@ -184,8 +232,8 @@ impl Held {
                 continue;
             };
             answers.open += 1;
-            let (holding, token) = (self.holding.clone(), self.token);
-            round.ask(number, node.clone().keep(holding, token, since, majority, admission));
+            let (holding, present) = (self.holding.clone(), present.clone());
+            round.ask(number, node.clone().keep(holding, present, since, majority, admission));
         }
         while answers.open > 0 && answers.yes < majority && all - answers.no >= majority {
             let Some((number, answer)) = round.next().await else { break };
@@ -210,7 +258,13 @@ impl Held {
     }
 
     /// Gives the claim back at all nodes; for `stay` nobody else may have the name yet.
-    async fn release(&self, stay: Duration, rest: &mut Rest) -> Result<()> {
+    pub(super) async fn release(&self, stay: Duration, rest: &mut Rest) -> Result<()> {
+        self.holding.chain.ends();
+        // Whoever tells the nodes who has it is waited for: what it finds must not be taken anew.
+        let _alone = self.holding.chain.asking.lock().await;
+        if let Some(token) = self.holding.chain.present().token {
+            self.nodes.tokens.learn(token.get(), Vec::new(), Moment::now());
+        }
         // From here on late answers undo what they find.
         self.holding.enter(Phase::Over);
         let (majority, all) = (self.nodes.majority(), self.nodes.all.len());
@@ -227,13 +281,13 @@ impl Held {
             match node.silence.admit(all - silent < majority) {
                 Some(admission) => {
                     asked += 1;
-                    let claim = self.holding.claim.clone();
-                    round.ask(number, node.clone().give_back(claim, stay, admission));
+                    let holding = self.holding.clone();
+                    round.ask(number, node.clone().give_back(holding, stay, admission));
                 }
                 None => give_back_later(&late, number, stay, end),
             }
         }
-        let settle = |late: &Late, number: usize, answer: Result<bool>| match answer {
+        let settle = |late: &Late, number: usize, answer: Result<GaveBack>| match answer {
             Ok(had) => late.holding.is_given_back(number, had),
             Err(_) => late.holding.end(number),
         };
@@ -276,16 +330,30 @@ impl Lease for QuorumLease {
         run(&self.held.nodes, work).await
     }
 
+    /// Passes the name on if it may, else gives it back. A repetition chooses no other way than the first
+    /// attempt: that could give the name to two.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
+        let again = std::mem::replace(&mut self.given_back, true);
+        let next = match !again && how.stay().is_zero() {
+            true => self.passes_on(how),
+            false => Next::GiveBack { yields: false },
+        };
+        if self.passed_on {
+            return Ok(());
+        }
         let (held, stay) = (self.held.clone(), how.stay());
         let work = async move {
             let mut rest = Rest::default();
             (held.release(stay, &mut rest).await, rest)
         };
+        let yields = matches!(next, Next::GiveBack { yields: true });
         let released = run(&self.held.nodes, work).await;
         if released.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Lost) {
             // The name is free, or another's.
-            self.place = None;
+            let place = self.place.take();
+            if let Some(place) = place.filter(|_| yields && self.held.holding.is_awaited()) {
+                place.yield_to_others();
+            }
         }
         released
     }

@@ -9,12 +9,14 @@
 //!   tokens.rs    the tokens of grants                     silence.rs   a node that does not answer
 //!   lease.rs     renewal and release                      holding.rs   one claim at all nodes
 //!   inspect.rs   who holds, at which node                 notices.rs   hearing of a release
+//!   local_handover.rs   from one claim of a keeper to the next, before the nodes are told
 //! ```
 
 mod attempt;
 mod holding;
 mod inspect;
 mod lease;
+mod local_handover;
 mod node;
 mod nodes;
 mod notices;
@@ -254,6 +256,10 @@ impl Backend for Quorum {
         self.nodes.attach(background);
         let home = background.at_home();
         self.nodes.all.iter().for_each(|node| node.backend.attach(&home));
+    }
+
+    fn no_sequencer(&self) -> Option<&'static str> {
+        Some("numbers that only a minority of its servers knows of could be given twice")
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {

@@ -4,11 +4,12 @@
 //! cannot tell is done without.
 
 use super::holding::Holding;
+use super::local_handover::Present;
 use super::silence::{Admission, Silence};
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Claim, ClaimId, FencingToken, Kept, Lease, LossReason, Moment, NodeLife, Owner,
-    Patience, Release, Reserve, Reserved, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Claim, ClaimId, FencingToken, GaveBack, Kept, Lease, LossReason, Moment,
+    NodeLife, Owner, Patience, Release, Reserve, Reserved, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -105,17 +106,21 @@ impl Node {
         }
     }
 
-    /// Keeps the claim; and why that does not count, if it does not.
+    /// Keeps the claim, for whoever has it now; and why that does not count, if it does not.
     pub(super) async fn keep(
         self: Arc<Self>,
         holding: Arc<Holding>,
-        token: Option<FencingToken>,
+        present: Present,
         since: Since,
         majority: usize,
         _admission: Admission,
     ) -> Result<(Kept, Option<String>)> {
+        let (claim, token) = (&present.claim, present.token);
         let kept = match self.voter().filter(|_| holding.anew) {
-            Some(voter) => voter.keep(&holding.claim, token).await,
+            Some(voter) => match voter.passing().filter(|_| claim.id != holding.claim.id) {
+                Some(passing) => passing.pass(holding.claim.id, claim, token).await,
+                None => voter.keep(claim, token).await,
+            },
             None => self.renew(&holding, majority).await,
         };
         let kept = self.heard(kept)?;
@@ -140,15 +145,20 @@ impl Node {
         self.heard(reserved.and_then(Reserved::first)).ok()
     }
 
-    /// Gives the claim back; whether the node had it.
+    /// Gives the claim back, whoever has it now.
     pub(super) async fn give_back(
         self: Arc<Self>,
-        claim: Arc<Claim>,
+        holding: Arc<Holding>,
         stay: Duration,
         _admission: Admission,
-    ) -> Result<bool> {
+    ) -> Result<GaveBack> {
+        let claim = &holding.claim;
+        let passed = holding.chain.present().number > 0;
+        if let Some(passing) = self.voter().and_then(Voter::passing).filter(|_| passed) {
+            return self.heard(passing.give_back(&claim.name, claim.id, stay).await);
+        }
         let lease = lock(&self.leases).remove(&claim.id);
-        let lease = lease.or_else(|| self.backend.lease_of(&Ticket::of(&self.as_asked(&claim))));
+        let lease = lease.or_else(|| self.backend.lease_of(&Ticket::of(&self.as_asked(claim))));
         let answer = match lease {
             Some(mut lease) => {
                 let answer = lease.release(&Release::after(stay)).await;
@@ -158,11 +168,11 @@ impl Node {
                 }
                 answer
             }
-            None => self.backend.withdraw(&self.as_asked(&claim)).await,
+            None => self.backend.withdraw(&self.as_asked(claim)).await,
         };
         match self.heard(answer) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::Lost => Ok(false),
+            Ok(()) => Ok(GaveBack::Had { awaited: false }),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(GaveBack::Lacked),
             Err(error) => Err(error),
         }
     }

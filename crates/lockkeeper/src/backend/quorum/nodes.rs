@@ -19,6 +19,8 @@ pub(super) struct Nodes {
     pub(super) tokens: Tokens,
     pub(super) turns: Arc<Turns>,
     pub(super) way: TokenWay,
+    /// Whether a claim can pass to another of this keeper: at every node.
+    pub(super) passes: bool,
     background: OnceLock<Background>,
     /// The longest ttl that was asked for, in milliseconds.
     longest: AtomicU64,
@@ -52,6 +54,8 @@ impl Nodes {
             }
             _ => TokenWay::None,
         };
+        let passing = |backend: &Arc<dyn Backend>| backend.voter()?.passing().map(|_| ());
+        let passes = backends.iter().all(|backend| passing(backend).is_some());
         let shown = shown.unwrap_or_else(|| {
             let nodes: Vec<_> = backends.iter().map(ToString::to_string).collect();
             format!("quorum of {}", nodes.join(", "))
@@ -61,7 +65,18 @@ impl Nodes {
         let all = numbered.map(|(number, backend)| Node::new(backend, number, ids.clone()));
         let (tokens, turns, background, longest) = Default::default();
         let warned = AtomicU64::new(u64::MAX);
-        Self { all: all.collect(), options, tokens, turns, way, background, longest, warned, shown }
+        Self {
+            all: all.collect(),
+            options,
+            tokens,
+            turns,
+            way,
+            passes,
+            background,
+            longest,
+            warned,
+            shown,
+        }
     }
 
     /// How many votes decide: more than half.

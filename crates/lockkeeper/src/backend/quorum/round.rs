@@ -30,6 +30,13 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(super) struct Rest(Vec<BoxFuture<'static, ()>>);
 
+impl Rest {
+    /// Does it.
+    pub(super) async fn done(self) {
+        join_all(self.0).await;
+    }
+}
+
 /// Does `work` in a task of its own and returns its outcome as soon as that is known; the same task then
 /// does the rest.
 pub(super) async fn run<T: Send + 'static>(
@@ -38,10 +45,10 @@ pub(super) async fn run<T: Send + 'static>(
 ) -> Result<T> {
     let (tell, told) = oneshot::channel();
     let work = async move {
-        let (outcome, Rest(rest)) = work.await;
+        let (outcome, rest) = work.await;
         // Keepers finish what they begin, so that somebody is there to be told.
         let _ = tell.send(outcome);
-        join_all(rest).await;
+        rest.done().await;
     };
     nodes.background().spawn(work);
     told.await.unwrap_or_else(|_| {

@@ -2,23 +2,27 @@
 //!
 //! Every node remembers the largest token it was told of, its floor. A token is good once more than
 //! half of the nodes, all of which have the claim at that moment, remember it and knew of none as large
-//! before. The next holder has the claim on more than half of the nodes too, so on one of those, and
-//! had it there only after this one's was gone: so the node tells of the token, and the next is larger.
+//! before, nor of one just below ([`ROOM`]). The next holder has the claim on more than half of the nodes
+//! too, so on one of those, and had it there only after this one's was gone: so the node tells of the
+//! token, and the next is larger.
 //!
 //! ```text
-//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      one round: the token is 71
-//!                    node 2: yes, floor was 70, is 71
-//!                    node 3: yes, floor was 66, is 71
+//!   ask(claim, 710)   node 1: yes, floor was 600, is 710      one round: the token is 710
+//!                     node 2: yes, floor was 670, is 710
+//!                     node 3: yes, floor was 660, is 710
 //!
-//!   ask(claim, 71)   node 1: yes, floor was 60, is 71      two of three would do, but these
-//!                    node 2: yes, floor was 80             are one of three
-//!                    node 3: yes, floor was 80
-//!   raise(81)        nodes 1, 2, 3: done                   a second round: the token is 81
+//!   ask(claim, 710)   node 1: yes, floor was 600, is 710      two of three would do, but this
+//!                     node 2: yes, floor was 800              is one of three
+//!                     node 3: yes, floor was 700, is 710
+//!   raise(832)        nodes 1, 2, 3: done                     a second round: the token is 832
 //! ```
 //!
 //! So a keeper proposes a token with its claim that is likely to be large enough: later than the last
 //! it knows of, and not behind the clock of the nodes. To read first and write then, always, would be a
 //! second round for each grant.
+//!
+//! The room is for the tokens of claims that get the name by local hand-over before the nodes hear of
+//! them: whoever has the name next is above those too.
 //!
 //! The clock is the one in the middle of those that were told: a single node whose clock is wrong does
 //! not decide. It makes tokens grow where floors were lost, as in every other store.
@@ -26,6 +30,11 @@
 use crate::backend::support::sync::lock;
 use crate::backend::{FencingToken, Moment};
 use std::sync::Mutex;
+
+/// How far a token is above every other that its nodes knew of. More than
+/// [`UNSEEN`](super::local_handover::UNSEEN); no more than needed, since tokens follow a clock in
+/// microseconds and must not run ahead of it.
+pub(super) const ROOM: u64 = 32;
 
 /// What a keeper knows of the tokens of its nodes.
 #[derive(Debug, Default)]
@@ -47,7 +56,7 @@ impl Tokens {
         Some(known.next())
     }
 
-    /// A token above everything that is known.
+    /// A token above everything that is known, with room below it.
     pub(super) fn next(&self) -> FencingToken {
         lock(&self.0).next()
     }
@@ -63,13 +72,18 @@ impl Tokens {
     }
 }
 
+/// Whether a token leaves enough room above what a node knew of.
+pub(super) fn has_room(token: FencingToken, floor: u64) -> bool {
+    floor.saturating_add(ROOM) <= token.get()
+}
+
 impl Known {
     fn next(&mut self) -> FencingToken {
         let clock = self.clock.map_or(0, |(clock, at)| {
             let since = u64::try_from(Moment::now().since(at).as_micros()).unwrap_or(0);
             clock.saturating_add(since)
         });
-        let token = FencingToken::after(self.last, clock);
+        let token = FencingToken::after(self.last.saturating_add(ROOM - 1), clock);
         self.last = token.get();
         token
     }
@@ -89,7 +103,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(tokens.propose().unwrap().get(), 1_001_400);
         tokens.learn(5_000_000, vec![1_000], Moment::now());
-        assert_eq!(tokens.next().get(), 5_000_001);
-        assert_eq!(tokens.propose().unwrap().get(), 5_000_002);
+        assert_eq!(tokens.next().get(), 5_000_000 + ROOM);
+        assert_eq!(tokens.propose().unwrap().get(), 5_000_000 + 2 * ROOM);
     }
 }

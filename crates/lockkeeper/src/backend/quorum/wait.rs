@@ -2,10 +2,12 @@
 
 use super::attempt::{Attempt, attempt};
 use super::holding::Holding;
-use super::lease::QuorumLease;
+use super::lease::{Held, QuorumLease};
+use super::local_handover::Handover;
 use super::nodes::Nodes;
 use super::notices::Notices;
 use super::round::{Rest, run};
+use super::turns::{Place, Waited};
 use crate::backend::{Claim, ClaimId, Grant, Moment, Patience};
 use crate::error::Result;
 use std::sync::Arc;
@@ -28,22 +30,19 @@ pub(super) async fn acquire(
     let waits = !patience.is_over();
     let mut place = nodes.turns.join(&claim.name);
     let mut queued = false;
-    if waits && !place.is_free() {
-        patience.queued(0);
-        queued = true;
-        tokio::select! {
-            () = place.first() => {}
-            () = patience.over() => return Ok(None),
-        }
-    }
-    let holding = Holding::new(Arc::new(claim.clone()), nodes.all.len());
+    let claim = Arc::new(claim.clone());
+    let holding = Holding::new(claim.clone(), nodes.all.len());
     let (mut pause, mut notices) = (Pause::new(claim.id), Notices::new(nodes, &claim.name));
     let mut slow_until = None;
     for time in 1.. {
-        if waits && place.is_held_here() {
-            tokio::select! {
-                () = place.nobody_holds() => {}
-                () = patience.over() => return Ok(None),
+        if waits && !place.is_free() {
+            if !std::mem::replace(&mut queued, true) {
+                patience.queued(0);
+            }
+            match place.turn(&claim, patience).await {
+                Waited::Turn => {}
+                Waited::Handed(handover) => return Ok(handed(handover, &claim, place)),
+                Waited::Over => return Ok(None),
             }
         }
         // Not at the first time: most locks are free.
@@ -61,7 +60,9 @@ pub(super) async fn acquire(
         let span = match answer {
             Attempt::Granted { token, sent } => {
                 let valid_for = holding.valid_for();
-                let lease = QuorumLease::granted(nodes.clone(), holding, token, place.hold());
+                holding.chain.is_granted(token, sent);
+                let held = Held { nodes: nodes.clone(), holding };
+                let lease = QuorumLease::granted(held, place.hold());
                 return Ok(Some(Grant { lease: Box::new(lease), token, sent, valid_for }));
             }
             Attempt::Busy(_) if !waits => return Ok(None),
@@ -106,6 +107,14 @@ pub(super) async fn acquire(
         apart.reached().await;
     }
     Ok(None)
+}
+
+/// The grant of a claim that the name passed to.
+fn handed(handover: Handover, claim: &Claim, place: Place) -> Option<Grant> {
+    let (token, sent) = (handover.token, handover.sent);
+    let (held, holds) = handover.take();
+    let lease = QuorumLease::granted(held?, place.hold_on(holds));
+    Some(Grant { lease: Box::new(lease), token, sent, valid_for: claim.ttl })
 }
 
 /// How long to wait before asking again: never in step with others.

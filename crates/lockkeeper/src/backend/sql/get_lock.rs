@@ -16,7 +16,7 @@
 //! name: such names are the server's, not a database's, and on MySQL may not be longer than 64
 //! letters, large or small being the same.
 
-use super::client::{MysqlConnector, bytes};
+use super::client::{MysqlConnector, hex};
 use super::error::Failure;
 use super::options::MysqlOptions;
 use super::schema::Made;
@@ -38,9 +38,23 @@ const HELD: &str = "IS_USED_LOCK(CONCAT('lockkeeper:', LOWER(HEX(id)))) = sessio
 /// Whether nobody has the lock of a row.
 const FREE: &str = "IS_FREE_LOCK(CONCAT('lockkeeper:', LOWER(HEX(id))))";
 
+/// Takes a lock, or has it already: the server counts how often a session took it. Twice its name.
+const TRY: &str = "IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 1, GET_LOCK(?, 0)) = 1";
+/// Whether this session has a lock, by its name.
+const OURS: &str = "IS_USED_LOCK(?) <=> CONNECTION_ID()";
+/// Gives a lock back, by its name.
+const RELEASE: &str = "RELEASE_LOCK(?) = 1";
+
+/// The places of what is prepared in each session.
+const RETAKE: usize = 0;
+const RECORD: usize = 1;
+const FREE_BY: usize = 2;
+
 /// Named locks.
 pub(super) struct GetLock {
     sessions: MysqlSessions,
+    /// What is prepared in each session.
+    texts: [String; 3],
 }
 
 /// Opens the recipe.
@@ -51,8 +65,9 @@ pub(super) async fn open(
 ) -> Result<SessionLocks<GetLock>> {
     let holders = holders_of(&options.table);
     let definition = holders.definition();
+    let texts = [holders.retake(TRY), holders.retake(OURS), holders.erase_if(RELEASE)];
     let sessions = MysqlSessions::new(connector, "get-lock", holders, definition, FREE, options)?;
-    let locks = SessionLocks::new(GetLock { sessions }, options.sessions, background);
+    let locks = SessionLocks::new(GetLock { sessions, texts }, options.sessions, background);
     locks.prepare().await?;
     Ok(locks)
 }
@@ -70,7 +85,12 @@ fn holders_of(table: &str) -> Holders {
 
 /// The name of a lock, as a text in a request.
 fn lock_name(id: &[u8; 16]) -> String {
-    format!("CONCAT('{PREFIX}', LOWER(HEX({})))", bytes(id))
+    format!("'{}'", name_of(id))
+}
+
+/// The name of a lock.
+fn name_of(id: &[u8; 16]) -> String {
+    format!("{PREFIX}{}", hex(id))
 }
 
 #[async_trait]
@@ -89,7 +109,9 @@ impl Native for GetLock {
     }
 
     async fn open(&self) -> Result<MysqlSession> {
-        self.sessions.connect().await
+        let mut session = self.sessions.connect().await?;
+        self.sessions.prepare(&mut session, &self.texts).await?;
+        Ok(session)
     }
 
     async fn try_take(
@@ -104,8 +126,8 @@ impl Native for GetLock {
         // The server counts how often a session took a lock. When this is sent again because the
         // holder could not be written down, the session has it already.
         let won = format!("IF(IS_USED_LOCK({lock}) <=> CONNECTION_ID(), 1, GET_LOCK({lock}, 0))");
-        let is_won = format!("{won} = 1");
-        if let Some(taken) = self.sessions.retake(session, &is_won, claim, lease).await? {
+        let named = [name_of(&id).into(), name_of(&id).into()];
+        if let Some(taken) = self.sessions.retake(session, RETAKE, claim, lease, named).await? {
             return Ok(Attempt::Taken(taken));
         }
         let request = if maria {
@@ -149,7 +171,8 @@ impl Native for GetLock {
         let terms = self.sessions.terms(claim, lease);
         let record = self.sessions.holders.record_if(WON, &id, &terms, session.maria);
         let ours = format!("IS_USED_LOCK({}) <=> CONNECTION_ID()", lock_name(&id));
-        if let Some(taken) = self.sessions.retake(session, &ours, claim, lease).await? {
+        let named = [name_of(&id).into()];
+        if let Some(taken) = self.sessions.retake(session, RECORD, claim, lease, named).await? {
             return Ok(Attempt::Taken(taken));
         }
         let request = format!("SET @lockkeeper_won = ({ours}); {record}");
@@ -172,11 +195,11 @@ impl Native for GetLock {
     /// is erased. A row that is gone needs none, and the lock is given back without it.
     async fn free(&self, session: &mut MysqlSession, claim: &Claim) -> Result<bool, Failure> {
         let id = self.sessions.id(&claim.name);
-        let (erase, lock) = (self.sessions.holders.erase(&id, claim), lock_name(&id));
-        let request = format!("{erase} AND RELEASE_LOCK({lock}) = 1");
-        if self.sessions.change(session, &request).await? > 0 {
+        let values = vec![claim.id.to_string().into(), hex(&id).into(), name_of(&id).into()];
+        if self.sessions.execute(session, FREE_BY, values).await?.is_some_and(|freed| freed > 0) {
             return Ok(true);
         }
+        let (erase, lock) = (self.sessions.holders.erase(&id, claim), lock_name(&id));
         let request = format!("{erase}; SELECT RELEASE_LOCK({lock})");
         let answer = self.sessions.run(session, &request, self.sessions.timeout()).await?;
         Ok(value::<Option<i64>>(&answer, 0, 0).flatten() == Some(1))
@@ -235,9 +258,7 @@ impl Native for GetLock {
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {
-        let id = self.sessions.id(name);
-        let digits = id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        vec![format!("{PREFIX}{digits}")]
+        vec![name_of(&self.sessions.id(name))]
     }
 
     fn explain(&self, failure: Failure) -> Error {

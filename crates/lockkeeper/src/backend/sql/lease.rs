@@ -87,11 +87,9 @@ impl SqlLease {
         let (requests, name) = (&self.context.requests, self.name.as_str());
         // One request for each of the two that are common; what is not one of them is decided.
         if stay.is_zero() {
-            let freed = match self.crowded {
-                false => requests.free(name, &self.id).await?,
-                true => self.context.hand_on(name, &self.id).await?,
-            };
-            if freed {
+            let freed = !self.crowded && requests.free(name, &self.id).await?;
+            // Others may have stepped in since it was granted.
+            if freed || self.context.hand_on(name, &self.id).await? {
                 return Ok(None);
             }
         }

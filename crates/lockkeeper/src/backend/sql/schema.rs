@@ -167,10 +167,12 @@ impl Tables {
         format!("{made};\nGRANT SELECT, INSERT, UPDATE, DELETE ON {ids} TO app;\n")
     }
 
-    /// The same as the part of a script that may be left out.
+    /// The same as comments at the end of a script: not everybody wants it.
     pub(super) fn optional_script(&self, dialect: Dialect) -> String {
         let script = self.ids_script(dialect);
-        format!("-- Only for ids that the database's own auto-increment column counts.\n{script}")
+        let lines = script.lines().map(|line| format!("-- {line}\n"));
+        let about = "-- Only for ids of the database's own auto-increment column:\n".to_owned();
+        std::iter::once(about).chain(lines).collect()
     }
 
     /// Statements that do nothing, and fail where a right or a column is missing.

@@ -255,6 +255,10 @@ impl Backend for Standby {
         self.shared.now().backend.keys(name)
     }
 
+    fn no_sequencer(&self) -> Option<&'static str> {
+        Some("numbers that the standby has not got yet would be given twice")
+    }
+
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }

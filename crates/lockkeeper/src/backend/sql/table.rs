@@ -23,7 +23,8 @@ use super::driver;
 use super::error::Failure;
 use super::lease::SqlLease;
 use super::queue::{Asked, Left};
-use super::record::Granted;
+use super::record::{Granted, span};
+use super::requests::Joined;
 use super::waiters::WaitEnd;
 use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::{Error, Result};
@@ -52,8 +53,10 @@ pub(super) async fn acquire(
     super::cleanup::clean_if_due(context);
     let mut breaks = 0;
     // Behind a claim of this keeper the name is not free. To find that out by a try would lock its
-    // row, and be one more commit for the holder to wait for that hands it on.
-    if !patience.is_over() && context.waiters.waits_for(claim.name.as_str()) {
+    // row, and be one more commit for the holder to wait for that hands it on. Before one that is only
+    // about to step in, a try would take the name: again and again, where one task of this keeper takes
+    // and frees it in a loop.
+    if !patience.is_over() && context.waiters.expects(claim.name.as_str()) {
         match wait(context, claim, patience).await? {
             Waited::Won(grant) => return Ok(Some(grant)),
             Waited::Over => return Ok(None),
@@ -113,25 +116,35 @@ async fn ask(
     asked.await.map_err(|failure| context.explain(failure))
 }
 
-/// Asks with a place in the queue: behind those who wait, or as the change decides where nobody does.
+/// Asks with a place in the queue: behind those who are there, or as the change decides where the name
+/// is free or the claim fits beside its holders.
+///
+/// Where others changed the name before the change, it is tried twice to step in behind them: the one
+/// who takes and frees the name in a loop has the row in turn for the one and for the other, and this
+/// claim must not come behind the other each time.
 async fn step_in(context: &Arc<Context>, claim: &Claim) -> Result<Option<Changed<Asked>>> {
     let (id, name) = (claim.id.to_string(), claim.name.as_str());
     for tries in 0..TRIES {
-        let sent = Moment::now();
-        match context.requests.join(claim, &context.process).await {
-            Ok(Some((ticket, place))) => {
-                let place = usize::try_from(place).unwrap_or(1);
-                // Nothing was read: all who are before it may be dead. One look of this keeper finds
-                // out, and when to look again.
-                let known = context.waiters.waits_for(name);
-                let until_expiry = if known { LOOK } else { Duration::ZERO };
-                let outcome = Asked::Queued { place, ticket, until_expiry };
-                return Ok(Some(Changed { outcome, sent, crowded: true }));
+        for _ in 0..=tries.min(1) {
+            let sent = Moment::now();
+            match context.requests.join(claim, &context.process).await {
+                Ok(Some(Joined { ticket, place, until_expiry })) => {
+                    let place = usize::try_from(place).unwrap_or(1);
+                    // Behind several, nothing was read: all of them may be dead. One look of this
+                    // keeper finds out, and when to look again.
+                    let until_expiry = match until_expiry {
+                        Some(micros) => span(micros),
+                        None if context.waiters.waits_for(name) => LOOK,
+                        None => Duration::ZERO,
+                    };
+                    let outcome = Asked::Queued { place, ticket, until_expiry };
+                    return Ok(Some(Changed { outcome, sent, crowded: true }));
+                }
+                Ok(None) => {}
+                // Whether it was carried out is found by reading.
+                Err(failure) if failure.allows_second_try() => break,
+                Err(failure) => return Err(context.explain(failure)),
             }
-            Ok(None) => {}
-            // Whether it was carried out is found by reading.
-            Err(failure) if failure.allows_second_try() => {}
-            Err(failure) => return Err(context.explain(failure)),
         }
         let asked = context.change_in(1, name, &id, false, |queue| queue.ask(claim, true)).await;
         match asked {

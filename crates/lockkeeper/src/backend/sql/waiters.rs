@@ -165,6 +165,11 @@ impl Waiters {
         !lock(&self.waiters).is_empty()
     }
 
+    /// Whether a claim of this keeper waits for the name, or is about to.
+    pub(super) fn expects(&self, name: &str) -> bool {
+        lock(&self.waiters).values().any(|waiter| waiter.name == name)
+    }
+
     /// Whether a claim of this keeper is in the queue of the name.
     pub(super) fn waits_for(&self, name: &str) -> bool {
         lock(&self.looks).contains_key(name)

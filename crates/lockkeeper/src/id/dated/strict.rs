@@ -67,7 +67,7 @@ impl Dated {
         if at.is_none_or(|at| Moment::now().since(at) > LOOK) {
             let reading = counter.store().time().await?;
             match clock.get() {
-                Some(clock) => clock.follow(reading, u64::MAX),
+                Some(clock) => clock.follow(reading, 0),
                 None => drop(clock.set(IdClock::new(reading))),
             }
             *at = Some(Moment::now());

@@ -102,6 +102,9 @@ impl Segment {
                 Refill::Failed(error) => return Err(error),
             }
             if let Some(piece) = self.shared.cursor.take(wanted) {
+                if piece.ebb {
+                    self.ebb();
+                }
                 return Ok(Some((piece.first, piece.count)));
             }
         }

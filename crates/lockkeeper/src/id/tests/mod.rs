@@ -1,1 +1,5 @@
-//! Generators on `memory:`.
+//! Generators on `memory:`, on a paused clock, with a store that can be broken.
+
+mod generators;
+mod leases;
+mod store;

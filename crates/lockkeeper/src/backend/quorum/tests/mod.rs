@@ -1,5 +1,6 @@
 //! The quorum on a paused clock, over nodes that can be broken in every way.
 
+mod handover;
 mod node;
 mod rules;
 

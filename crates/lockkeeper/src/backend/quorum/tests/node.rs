@@ -2,8 +2,9 @@
 
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Kept, Lease, LossReason, Moment, Name,
-    NodeLife, Patience, Release, Released, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Kept, Lease,
+    LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released, Standing, Ticket,
+    Vote, Voter,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -18,6 +19,8 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 struct Held {
     id: String,
+    /// The claim that it was taken as.
+    taken_as: String,
     until: Moment,
 }
 
@@ -46,6 +49,14 @@ pub(super) struct TestNode {
     /// It loses the next claim right after its vote.
     pub(super) forgets_a_vote: Arc<AtomicBool>,
     pub(super) asked: Arc<AtomicUsize>,
+    /// It cannot pass a claim on.
+    pub(super) cannot_pass: Arc<AtomicBool>,
+    /// It answers nothing when it is told that a claim passed on.
+    pub(super) hangs_at_passing: watch::Sender<bool>,
+    /// How often it was told that a claim passed on.
+    pub(super) passed: Arc<AtomicUsize>,
+    /// Why claims were broken, by what they were taken as.
+    broken: Arc<Mutex<HashMap<String, String>>>,
     /// Told of every release.
     released: watch::Sender<()>,
     pub(super) epoch: Moment,
@@ -67,6 +78,10 @@ impl TestNode {
             tells_its_life: Arc::default(),
             forgets_a_vote: Arc::default(),
             asked: Arc::default(),
+            cannot_pass: Arc::default(),
+            hangs_at_passing: watch::Sender::new(false),
+            passed: Arc::default(),
+            broken: Arc::default(),
             released: watch::Sender::new(()),
             epoch: now,
         }
@@ -91,8 +106,45 @@ impl TestNode {
         state.current(name).map(|held| held.id.clone())
     }
 
+    /// Takes the lock from whoever has it there.
+    pub(super) fn break_lock(&self, name: &str, reason: &str) {
+        let held = lock(&self.state).locks.remove(name).expect("a lock to break");
+        lock(&self.broken).insert(held.taken_as, reason.to_owned());
+    }
+
     pub(super) fn floor(&self) -> u64 {
         lock(&self.state).floor
+    }
+
+    fn keep_as(
+        &self,
+        taken_as: ClaimId,
+        claim: &Claim,
+        token: Option<FencingToken>,
+    ) -> Result<Kept> {
+        let mut state = lock(&self.state);
+        let (now, id) = (state.now(), taken_as.to_string());
+        let kept = match state.current(claim.name.as_str()) {
+            Some(held) if held.taken_as == id => Kept::Ours { left: Some(held.until.since(now)) },
+            other => match (lock(&self.broken).get(&id), other.is_some()) {
+                (Some(reason), _) => return Ok(Kept::Broken(reason.clone())),
+                (None, true) => return Ok(Kept::Others),
+                (None, false) => Kept::Retaken,
+            },
+        };
+        state.take_as(taken_as, claim, token);
+        Ok(kept)
+    }
+
+    /// Removes the lock, if it is the one; whether it was.
+    fn remove(&self, name: &Name, is_it: impl Fn(&Held) -> bool) -> bool {
+        let mut state = lock(&self.state);
+        let had = state.current(name.as_str()).is_some_and(|held| is_it(held));
+        if had {
+            state.locks.remove(name.as_str());
+            self.released.send_replace(());
+        }
+        had
     }
 
     async fn answers(&self) -> Result<()> {
@@ -118,7 +170,12 @@ impl State {
     }
 
     fn take(&mut self, claim: &Claim, token: Option<FencingToken>) {
-        let held = Held { id: claim.id.to_string(), until: self.now() + claim.ttl };
+        self.take_as(claim.id, claim, token);
+    }
+
+    fn take_as(&mut self, taken_as: ClaimId, claim: &Claim, token: Option<FencingToken>) {
+        let (id, taken_as) = (claim.id.to_string(), taken_as.to_string());
+        let held = Held { id, taken_as, until: self.now() + claim.ttl };
         self.locks.insert(claim.name.to_string(), held);
         self.floor = self.floor.max(token.map_or(0, FencingToken::get));
     }
@@ -130,7 +187,7 @@ impl Voter for TestNode {
         self.answers().await?;
         let mut state = lock(&self.state);
         let (now, id) = (state.now(), claim.id.to_string());
-        if let Some(held) = state.current(claim.name.as_str()).filter(|held| held.id != id) {
+        if let Some(held) = state.current(claim.name.as_str()).filter(|held| held.taken_as != id) {
             let left = Some(held.until.since(now));
             return Ok(Vote::No { holder: held.id.clone(), left });
         }
@@ -157,15 +214,7 @@ impl Voter for TestNode {
 
     async fn keep(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Kept> {
         self.answers().await?;
-        let mut state = lock(&self.state);
-        let (now, id) = (state.now(), claim.id.to_string());
-        let kept = match state.current(claim.name.as_str()) {
-            Some(held) if held.id == id => Kept::Ours { left: Some(held.until.since(now)) },
-            Some(_) => return Ok(Kept::Others),
-            None => Kept::Retaken,
-        };
-        state.take(claim, token);
-        Ok(kept)
+        self.keep_as(claim.id, claim, token)
     }
 
     async fn life(&self) -> Result<NodeLife> {
@@ -192,6 +241,32 @@ impl Voter for TestNode {
             Ok(())
         }))
     }
+
+    fn passing(&self) -> Option<&dyn Passing> {
+        (!self.cannot_pass.load(Ordering::SeqCst)).then_some(self)
+    }
+}
+
+#[async_trait]
+impl Passing for TestNode {
+    async fn pass(
+        &self,
+        taken_as: ClaimId,
+        claim: &Claim,
+        token: Option<FencingToken>,
+    ) -> Result<Kept> {
+        self.answers().await?;
+        let _ = self.hangs_at_passing.subscribe().wait_for(|hangs| !*hangs).await;
+        self.passed.fetch_add(1, Ordering::SeqCst);
+        self.keep_as(taken_as, claim, token)
+    }
+
+    async fn give_back(&self, name: &Name, taken_as: ClaimId, _: Duration) -> Result<GaveBack> {
+        self.answers().await?;
+        let awaited = self.released.receiver_count() > 0;
+        let had = self.remove(name, |held| held.taken_as == taken_as.to_string());
+        Ok(if had { GaveBack::Had { awaited } } else { GaveBack::Lacked })
+    }
 }
 
 #[async_trait]
@@ -212,11 +287,9 @@ impl Backend for TestNode {
     }
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        let mut lease = TestLease { node: self.clone(), ticket: Ticket::of(claim) };
-        match lease.release(&Release::now()).await {
-            Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
-            other => other,
-        }
+        self.answers().await?;
+        self.remove(&claim.name, |held| held.taken_as == claim.id.to_string());
+        Ok(())
     }
 
     fn voter(&self) -> Option<&dyn Voter> {
@@ -257,14 +330,9 @@ impl Lease for TestLease {
 
     async fn release(&mut self, _: &Release<'_>) -> Result<()> {
         self.node.answers().await?;
-        let (mut state, id) = (lock(&self.node.state), self.ticket.id.to_string());
-        let name = self.ticket.name.as_str();
-        match state.current(name).is_some_and(|held| held.id == id) {
-            true => {
-                state.locks.remove(name);
-                self.node.released.send_replace(());
-                Ok(())
-            }
+        let id = self.ticket.id.to_string();
+        match self.node.remove(&self.ticket.name, |held| held.id == id) {
+            true => Ok(()),
             false => Err(LossReason::Gone.to_error()),
         }
     }

@@ -4,13 +4,18 @@
 -- ARGV: value, claim, ttl, token (0 for none)
 -- Returns {1, the largest token before, seconds, microseconds} if the claim has the lock, which it may
 -- have had before: the first answer was lost. Else {0, value, ms left}; {-1} if the key is no lock.
+-- What the lock was taken as: a claim that it passed to stands before that.
+local function taken_as(value)
+  return string.match(value, ' %%=(%x+)', 33) or string.sub(value, 1, 32)
+end
+
 local taken = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3])
 if not taken then
   local value = redis.pcall('GET', KEYS[1])
   if type(value) == 'table' then
     return {-1}
   end
-  if not value or string.sub(value, 1, 32) ~= ARGV[2] then
+  if not value or taken_as(value) ~= ARGV[2] then
     return {0, value or '', redis.call('PTTL', KEYS[1])}
   end
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

@@ -1,17 +1,19 @@
 //! One server of a `redlock://`: a backend, a [`Voter`] and its [`Inspector`].
 
 use super::life::Life;
-use super::requests::Requests;
+use super::requests::{By, Requests};
 use crate::backend::redis::client::Subscriber;
 use crate::backend::support::list;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, FencingToken, Grant, Inspector, Kept, Lease, LockView,
-    LossReason, Moment, Name, NodeLife, Patience, Release, Released, Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Inspector, Kept,
+    Lease, LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released,
+    Standing, Ticket, Vote, Voter,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One server.
 #[derive(Debug)]
@@ -72,6 +74,26 @@ impl Voter for RedlockNode {
             subscription.message().await;
             Ok(())
         }))
+    }
+
+    fn passing(&self) -> Option<&dyn Passing> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Passing for RedlockNode {
+    async fn pass(
+        &self,
+        taken_as: ClaimId,
+        claim: &Claim,
+        token: Option<FencingToken>,
+    ) -> Result<Kept> {
+        self.shared.pass(taken_as, claim, token).await
+    }
+
+    async fn give_back(&self, name: &Name, taken_as: ClaimId, stay: Duration) -> Result<GaveBack> {
+        self.shared.release(name, By::TakenAs(&taken_as.to_string()), stay).await
     }
 }
 
@@ -149,10 +171,11 @@ impl Inspector for RedlockNode {
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         let shown = self.shared.show(name).await?;
         // The claim that has this token, for good: the id is checked when it is broken.
-        let Some(id) = shown.filter(|it| it.view.token == Some(token)).and_then(|it| it.id) else {
+        let found = shown.filter(|it| it.view.token == Some(token));
+        let Some((id, taken_as)) = found.and_then(|it| it.id.zip(it.taken_as)) else {
             return Ok(false);
         };
-        self.shared.break_claim(name, &id, reason).await
+        self.shared.break_claim(name, &id, &taken_as, reason).await
     }
 }
 
@@ -181,9 +204,9 @@ impl Lease for NodeLease {
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let id = self.ticket.id.to_string();
-        match self.shared.release(&self.ticket.name, &id, how.stay()).await? {
-            true => Ok(()),
-            false => Err(LossReason::Gone.to_error()),
+        match self.shared.release(&self.ticket.name, By::Claim(&id), how.stay()).await? {
+            GaveBack::Lacked => Err(LossReason::Gone.to_error()),
+            _ => Ok(()),
         }
     }
 

@@ -5,17 +5,21 @@
 //!   claim                            token, or -      owner   identity          note
 //! ```
 //!
-//! A lone `%` behind that says that someone with the ticket kept the claim.
+//! Behind that, `%=` and an id say as which claim the lock was taken, if it passed from that one to this within
+//! a keeper; and a lone `%` that someone with the ticket kept the claim. Neither is in a word before.
 //!
 //! Other libraries put random bytes there and compare the whole value with their own, so what stands
 //! behind the id is for people only. Ours compare the id, its first 32 bytes.
 
 use crate::backend::support::percent;
-use crate::backend::{Claim, FencingToken, HolderView, Mode, Owner};
+use crate::backend::{Claim, ClaimId, FencingToken, HolderView, Mode, Owner};
 use std::time::Duration;
 
 /// The length of an id.
 const ID: usize = 32;
+
+/// What stands before the id of the claim that a lock was taken as.
+const PASSED: &str = "%=";
 
 /// The value of a claim's key.
 pub(super) fn value_of(claim: &Claim, token: Option<FencingToken>) -> String {
@@ -24,6 +28,22 @@ pub(super) fn value_of(claim: &Claim, token: Option<FencingToken>) -> String {
     let (owner, identity, note) =
         (word(claim.owner.id()), word(&claim.identity), word(&claim.note));
     format!("{} {token} {owner} {identity} {note}", claim.id)
+}
+
+/// The value of a claim that the lock passed to, after it was taken as another.
+pub(super) fn passed_value_of(
+    claim: &Claim,
+    token: Option<FencingToken>,
+    taken_as: ClaimId,
+) -> String {
+    format!("{} {PASSED}{taken_as}", value_of(claim, token))
+}
+
+/// The id of the claim that the lock was taken as; `None` for a value of another library.
+pub(super) fn taken_as(value: &[u8]) -> Option<&str> {
+    let (id, rest) = (id_of(value)?, std::str::from_utf8(&value[ID..]).ok()?);
+    let passed = rest.split(' ').find_map(|word| word.strip_prefix(PASSED));
+    Some(passed.unwrap_or(id))
 }
 
 /// The id of the claim that a value is of; `None` for a value of another library.
@@ -85,6 +105,14 @@ mod tests {
         assert_eq!(value, "000102030405060708090a0b0c0d0e0f 12 billing me@here%20pid%207 ");
         let view = view_of(value.as_bytes(), 2_000_012, Duration::from_secs(3));
         assert_eq!((view.identity.as_str(), view.held_for.as_secs()), ("me@here pid 7", 2));
+        assert_eq!(taken_as(value.as_bytes()), id_of(value.as_bytes()));
+        let first = "ffffffffffffffffffffffffffffffff".parse().unwrap();
+        let passed = passed_value_of(&claim("billing", "me@here pid 7", ""), None, first);
+        let end = " - billing me@here%20pid%207  %=ffffffffffffffffffffffffffffffff";
+        assert_eq!(passed, format!("000102030405060708090a0b0c0d0e0f{end}"));
+        assert_eq!(taken_as(passed.as_bytes()), Some(&*first.to_string()));
+        let marked = format!("{passed} %");
+        assert_eq!(taken_as(marked.as_bytes()), Some(&*first.to_string()));
         let kept = format!("{value} %");
         assert_eq!(view_of(kept.as_bytes(), 2_000_012, Duration::from_secs(3)), view);
     }
@@ -104,6 +132,7 @@ mod tests {
         fn everything_comes_back(owner in "\\PC{1,30}", identity in ".{0,30}", note in ".{0,30}") {
             let value = value_of(&claim(&owner, &identity, &note), None);
             prop_assert!(!value.ends_with(" %"), "as if a ticket had been used");
+            prop_assert!(!value.contains(PASSED), "as if the lock had passed on");
             let view = view_of(value.as_bytes(), 0, Duration::ZERO);
             prop_assert_eq!((view.owner.id(), view.identity, view.note), (owner.as_str(), identity, note));
         }

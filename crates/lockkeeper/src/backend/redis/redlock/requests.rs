@@ -1,11 +1,13 @@
 //! Every atomic request to one node, and what it answers.
 
 use super::keys::Keys;
-use super::record::{holder_of, id_of, value_of, view_of};
+use super::record::{holder_of, id_of, passed_value_of, taken_as, value_of, view_of};
 use crate::backend::redis::client::{Client, Script};
 use crate::backend::redis::error::unexpected;
 use crate::backend::redis::protocol::{number, span, text, token_of};
-use crate::backend::{Claim, FencingToken, HolderView, Kept, Name, Ticket, Vote};
+use crate::backend::{
+    Claim, ClaimId, FencingToken, GaveBack, HolderView, Kept, Name, Ticket, Vote,
+};
 use crate::error::{Error, ErrorKind, Result};
 use redis::Value;
 use std::time::Duration;
@@ -28,7 +30,18 @@ pub(super) struct Requests {
 pub(super) struct Shown {
     /// The id of the claim, if it is one of ours.
     pub(super) id: Option<String>,
+    /// The id of the claim that the lock was taken as, if it is one of ours.
+    pub(super) taken_as: Option<String>,
     pub(super) view: HolderView,
+}
+
+/// How a lock is found that is to be given back.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By<'a> {
+    /// By the claim that has it now, as a ticket does.
+    Claim(&'a str),
+    /// By the claim that it was taken as.
+    TakenAs(&'a str),
 }
 
 impl Requests {
@@ -112,6 +125,17 @@ impl Requests {
         self.keep_as(&Ticket::of(claim), &value_of(claim, token), token).await
     }
 
+    /// As [`keep`](Self::keep), of a lock that was taken as one claim and is another's from now on.
+    pub(super) async fn pass(
+        &self,
+        taken_as: ClaimId,
+        claim: &Claim,
+        token: Option<FencingToken>,
+    ) -> Result<Kept> {
+        let taken = Ticket { id: taken_as, ..Ticket::of(claim) };
+        self.keep_as(&taken, &passed_value_of(claim, token, taken_as), token).await
+    }
+
     /// Gives the claim its whole ttl, if the lock is its own.
     pub(super) async fn renew(&self, ticket: &Ticket) -> Result<Kept> {
         self.keep_as(ticket, "", None).await
@@ -144,23 +168,41 @@ impl Requests {
 
     /// Gives the claim back, and tells those who wait; whether it was there, as far as that is known: a
     /// repeated request cannot tell, and says yes.
-    pub(super) async fn release(&self, name: &Name, id: &str, stay: Duration) -> Result<bool> {
+    pub(super) async fn release(
+        &self,
+        name: &Name,
+        id: By<'_>,
+        stay: Duration,
+    ) -> Result<GaveBack> {
         self.remove(name, id, stay, &self.keys.freed(name.as_str())).await
     }
 
     /// Removes what a claim that was not granted may have left. Nobody is told: a keeper that asked
     /// at the same time would be woken by everyone else who got nothing, again and again.
     pub(super) async fn withdraw(&self, name: &Name, id: &str) -> Result<()> {
-        self.remove(name, id, Duration::ZERO, "").await.map(|_| ())
+        self.remove(name, By::TakenAs(id), Duration::ZERO, "").await.map(|_| ())
     }
 
-    async fn remove(&self, name: &Name, id: &str, stay: Duration, channel: &str) -> Result<bool> {
+    async fn remove(
+        &self,
+        name: &Name,
+        id: By<'_>,
+        stay: Duration,
+        channel: &str,
+    ) -> Result<GaveBack> {
         let key = self.keys.lock(name)?;
+        let (id, by): (_, &[u8]) = match id {
+            By::Claim(id) => (id.as_bytes(), b"0"),
+            By::TakenAs(id) => (id.as_bytes(), b"1"),
+        };
         let (stay, channel) = (millis(stay), channel.as_bytes());
-        let first = [id.as_bytes(), stay.as_bytes(), b"0", channel];
-        let again = [id.as_bytes(), stay.as_bytes(), b"1", channel];
+        let first = [id, stay.as_bytes(), b"0", channel, by];
+        let again = [id, stay.as_bytes(), b"1", channel, by];
         let answer = self.client.call_telling(&self.release, &[&key], &first, &again).await?;
-        Ok(answer != Value::Int(0))
+        Ok(match answer {
+            Value::Int(0) => GaveBack::Lacked,
+            other => GaveBack::Had { awaited: other == Value::Int(2) },
+        })
     }
 
     /// Who has the lock, if somebody does.
@@ -178,15 +220,23 @@ impl Requests {
         let now = (|| number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?))();
         let (now, left) = (now.unwrap_or(0), span(left).unwrap_or_default());
         let id = id_of(value).map(str::to_owned);
-        Ok(Some(Shown { id, view: view_of(value, now, left) }))
+        let taken_as = taken_as(value).map(str::to_owned);
+        Ok(Some(Shown { id, taken_as, view: view_of(value, now, left) }))
     }
 
     /// Takes the lock from the claim; whether it had it.
-    pub(super) async fn break_claim(&self, name: &Name, id: &str, reason: &str) -> Result<bool> {
+    pub(super) async fn break_claim(
+        &self,
+        name: &Name,
+        id: &str,
+        taken_as: &str,
+        reason: &str,
+    ) -> Result<bool> {
         let (key, broken) = (self.keys.lock(name)?, self.keys.broken(id));
+        let all = self.keys.broken(taken_as);
         let channel = self.keys.freed(name.as_str());
         let words = [id.as_bytes(), reason.as_bytes(), channel.as_bytes()];
-        let answer = self.client.call(&self.breaks, &[&key, &broken], &words).await?;
+        let answer = self.client.call(&self.breaks, &[&key, &broken, &all], &words).await?;
         Ok(answer == Value::Int(1))
     }
 }

@@ -26,7 +26,8 @@ use super::keys;
 use super::options::PostgresOptions;
 use super::schema::Made;
 use super::session::postgres::{PostgresSession, PostgresSessions, millis};
-use super::session::{Attempt, Native, SessionLocks, Taken};
+use super::session::seats::KEPT;
+use super::session::{Attempt, Native, SessionLocks, Taken, UNUSED};
 use crate::backend::{
     Background, Capability, Claim, FencingToken, LockView, LossReason, Mode, Name,
 };
@@ -39,6 +40,10 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+
+/// A lease of a session that need not be made longer when nothing is held: it outlasts the time for
+/// which a session is kept for the next claim.
+const LONG: Duration = KEPT.saturating_mul(2);
 
 /// Advisory locks.
 pub(super) struct Advisory {
@@ -106,13 +111,25 @@ impl Core {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Attempt, Failure> {
+        let set =
+            (session.kept != Some(lease) || session.limited).then(|| lease.as_millis().to_string());
         session.kept = Some(lease);
+        session.limited = false;
         let (key, debt, lease) = (self.key(&claim.name), self.debt(lease), millis(lease));
         let (name, owner) = (claim.name.as_str(), claim.owner.id());
         let (identity, note, id) = (&*claim.identity, &*claim.note, claim.id.to_string());
         let params: [&(dyn ToSql + Sync); 8] =
             [&key, &lease, &name, &owner, &identity, &note, &id, &debt];
-        let rows = self.rows(session, statement, &params).await?;
+        let taking = self.rows(session, statement, &params);
+        let rows = match set {
+            None => taking.await?,
+            // One behind the other without waiting for an answer in between.
+            Some(lease) => {
+                let (set, taken) = futures_util::join!(self.set_lease(session, &lease), taking);
+                set?;
+                taken?
+            }
+        };
         let row = rows.first().ok_or_else(|| Failure::Broken("an empty answer".into()))?;
         let pid: i32 = row.get(2);
         if pid != session.pid {
@@ -131,6 +148,12 @@ impl Core {
             }
             (true, None) => self.owed(session, claim).await.map(Attempt::Owed),
         }
+    }
+
+    /// Has the server end the session after so many milliseconds of silence, and wait for rows without
+    /// a limit.
+    async fn set_lease(&self, session: &PostgresSession, lease: &str) -> Result<(), Failure> {
+        self.rows(session, &self.statements.set_lease, &[&lease]).await.map(|_| ())
     }
 
     /// How long somebody may believe in a lock that this session has. Zero where the statement that
@@ -162,9 +185,10 @@ impl Native for Advisory {
     }
 
     async fn open(&self) -> Result<PostgresSession> {
-        let Statements { try_take, wait, record, free, keep, limit_wait, .. } =
+        let Statements { set_lease, try_take, wait, record, free, keep, limit_wait, .. } =
             &self.core.statements;
-        self.core.sessions.connect(&[try_take, wait, record, free, keep, limit_wait]).await
+        let used = [set_lease, try_take, wait, record, free, keep, limit_wait];
+        self.core.sessions.connect(&used).await
     }
 
     async fn try_take(
@@ -189,6 +213,7 @@ impl Native for Advisory {
         let statement = if shares(claim) { &statements.wait_shared } else { &statements.wait };
         let (key, limit) = (core.key(&claim.name), slice + core.sessions.connector.timeout());
         let slice = slice.as_millis().to_string();
+        session.limited = true;
         // One behind the other without waiting for an answer in between.
         let (slice, key): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 1]) = ([&slice], [&key]);
         let limited = core.rows(session, &statements.limit_wait, &slice);
@@ -234,8 +259,18 @@ impl Native for Advisory {
         let statements = &self.core.statements;
         let statement = if shares(claim) { &statements.free_shared } else { &statements.free };
         let (key, id) = (self.core.key(&claim.name), claim.id.to_string());
-        let rows = self.core.rows(session, statement, &[&key, &id]).await?;
-        session.kept = None;
+        let params: [&(dyn ToSql + Sync); 2] = [&key, &id];
+        let freeing = self.core.rows(session, statement, &params);
+        // The session of a short lease would soon be ended, and the next claim had to make another.
+        let rows = if session.kept.is_some_and(|lease| lease < LONG) {
+            let unused = UNUSED.as_millis().to_string();
+            let (freed, set) = futures_util::join!(freeing, self.core.set_lease(session, &unused));
+            set?;
+            session.kept = None;
+            freed?
+        } else {
+            freeing.await?
+        };
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 

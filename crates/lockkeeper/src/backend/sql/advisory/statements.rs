@@ -1,7 +1,6 @@
 //! Every statement of `advisory`.
 
 use super::super::client::Statement;
-use super::super::session::UNUSED;
 use super::super::session::postgres::statement;
 use super::schema::Tables;
 use tokio_postgres::types::Type;
@@ -11,6 +10,7 @@ use tokio_postgres::types::Type;
 pub(super) struct Statements {
     pub(super) try_take: Statement,
     pub(super) try_share: Statement,
+    pub(super) set_lease: Statement,
     pub(super) limit_wait: Statement,
     pub(super) wait: Statement,
     pub(super) wait_shared: Statement,
@@ -36,7 +36,6 @@ impl Statements {
     #[expect(clippy::too_many_lines, reason = "one list of statements, each a few lines")]
     pub(super) fn new(tables: &Tables) -> Self {
         let locks = &tables.locks;
-        let unused = UNUSED.as_millis();
         // key, lease in ms, name, owner, identity, note, claim, debt in ms
         let claim = [
             Type::INT8,
@@ -48,12 +47,9 @@ impl Statements {
             Type::TEXT,
             Type::INT8,
         ];
-        // With the wait for a lock ends its time limit, which later statements would fall under.
-        let lease = "set_config('idle_session_timeout', $2::text, false), \
-             set_config('lock_timeout', '0', false)";
-        // Takes the lock by `call`, if it is not this session's already, and sets the session's
-        // lease. Evaluated once, before what reads it.
-        let won = |call: &str| format!("WITH won AS MATERIALIZED (SELECT {call} AS won, {lease})");
+        // Takes the lock by `call`, if it is not this session's already. Evaluated once, before what
+        // reads it.
+        let won = |call: &str| format!("WITH won AS MATERIALIZED (SELECT {call} AS won)");
         // Until when the holder may believe. Counted when the row is written, so after the moment
         // that the holder counts from.
         let believed = "clock_timestamp() + $8 * interval '1 ms'";
@@ -64,27 +60,24 @@ impl Statements {
              lease_ms = excluded.lease_ms, claim = excluded.claim, believed = excluded.believed";
         // True of the row of a holder that gave back, or has stopped believing, or is this claim.
         let paid = "(l.believed <= clock_timestamp() OR l.claim = $7)";
-        let answer = format!(
-            "SELECT won.won, counted.token, pg_backend_pid(), \
-               EXISTS (SELECT FROM {locks} s WHERE s.key = $1 AND s.seat > 0) \
-             FROM won LEFT JOIN counted ON true"
-        );
         // Counts the grant, and writes the exclusive holder down in the same row, unless somebody
         // may still believe. Those who shared the lock have rows of their own, which are read as they
         // were when the statement began, before it took the lock. Each of them counted, so another
         // count now means that somebody came in between: then it is not written, and asked again.
         let count = |call: &str| {
             format!(
-                "{}, counted AS (INSERT INTO {locks} AS l {columns} \
+                "{}, seen AS MATERIALIZED (SELECT max(believed) FILTER (WHERE seat > 0) AS shared, \
+                   max(token) FILTER (WHERE seat = 0) AS token FROM {locks} WHERE key = $1), \
+                 counted AS (INSERT INTO {locks} AS l {columns} \
                  SELECT $1, 0, pg_backend_pid(), $3, {CLOCK}, $4, $5, $6, clock_timestamp(), $2, \
-                   $7, {believed} FROM won \
-                 WHERE won.won AND NOT EXISTS (SELECT FROM {locks} s WHERE s.key = $1 \
-                   AND s.seat > 0 AND s.believed > clock_timestamp()) \
+                   $7, {believed} FROM won, seen \
+                 WHERE won.won AND (seen.shared IS NULL OR seen.shared <= clock_timestamp()) \
                  ON CONFLICT (key, seat) DO UPDATE SET \
                    token = greatest(l.token + 1, {CLOCK}), {written} WHERE {paid} \
-                   AND l.token IS NOT DISTINCT FROM \
-                     (SELECT s.token FROM {locks} s WHERE s.key = $1 AND s.seat = 0) \
-                 RETURNING token) {answer}",
+                   AND l.token IS NOT DISTINCT FROM (SELECT token FROM seen) \
+                 RETURNING token) \
+                 SELECT won.won, counted.token, pg_backend_pid(), seen.shared IS NOT NULL \
+                 FROM won CROSS JOIN seen LEFT JOIN counted ON true",
                 won(call)
             )
         };
@@ -104,7 +97,9 @@ impl Statements {
                  SELECT $1, {seat}, pg_backend_pid(), $3, token, $4, $5, $6, \
                    clock_timestamp(), $2, $7, {believed} FROM next \
                  ON CONFLICT (key, seat) DO UPDATE SET token = excluded.token, {written} \
-                 RETURNING token) {answer}",
+                 RETURNING token) \
+                 SELECT won.won, counted.token, pg_backend_pid(), false \
+                 FROM won LEFT JOIN counted ON true",
                 won(call)
             )
         };
@@ -115,8 +110,7 @@ impl Statements {
         // the lock then waits for the row until this is committed.
         let free = |done: &str, call: &str| {
             format!(
-                "WITH done AS ({done} RETURNING 1) SELECT {call}($1), \
-                   set_config('idle_session_timeout', '{unused}', false) \
+                "WITH done AS ({done} RETURNING 1) SELECT {call}($1) \
                  FROM (SELECT count(*) FROM done) AS d"
             )
         };
@@ -127,6 +121,14 @@ impl Statements {
                 "try_share",
                 count_shared("pg_try_advisory_lock_shared($1)"),
                 &claim,
+            ),
+            // With the wait for a lock ends its time limit, which later statements would fall under.
+            set_lease: statement(
+                "set_lease",
+                "SELECT set_config('idle_session_timeout', $1, false), \
+                   set_config('lock_timeout', '0', false)"
+                    .into(),
+                &[Type::TEXT],
             ),
             limit_wait: statement(
                 "limit_wait",

@@ -16,7 +16,7 @@ mod stranger;
 mod tls;
 
 #[cfg(feature = "mysql")]
-pub(super) use mysql::{MysqlClient, MysqlConnection, MysqlConnector, bytes, text};
+pub(super) use mysql::{MysqlClient, MysqlConnection, MysqlConnector, bytes, hex, text};
 #[cfg(feature = "postgres")]
 pub(super) use postgres::{
     PostgresClient, PostgresConnection, PostgresConnector, Statement, first_columns,

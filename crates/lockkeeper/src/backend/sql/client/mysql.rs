@@ -5,7 +5,8 @@
 //! round trip, and never stays open while a client thinks, is paused or is gone.
 //!
 //! Values stand in the text itself, as numbers or as hexadecimal digits ([`text`], [`bytes`]):
-//! prepared statements hold one statement each. Nothing in such a value can end it.
+//! prepared statements hold one statement each. Nothing in such a value can end it. What a session
+//! asks again and again, and is one statement, is prepared there ([`MysqlConnection::prepare`]).
 
 use super::super::error::{Failure, of_mysql};
 use super::super::options::MysqlOptions;
@@ -16,7 +17,7 @@ use crate::backend::support::tls::no_certificates;
 use crate::backend::{Background, Moment, TlsOptions};
 use crate::error::Result;
 use mysql_async::prelude::Queryable;
-use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Pool, Row, SslOpts};
+use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Pool, Row, SslOpts, Statement, Value};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +54,8 @@ pub(in crate::backend::sql) fn bytes(bytes: &[u8]) -> String {
     format!("x'{}'", hex(bytes))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(in crate::backend::sql) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
@@ -188,6 +190,34 @@ impl MysqlConnection {
                 }
             }
         };
+        let answered = within(&self.life, limit, asked).await;
+        if answered.is_ok() {
+            self.used = Moment::now();
+        }
+        answered
+    }
+
+    /// Prepares a statement, for this connection alone.
+    pub(in crate::backend::sql) async fn prepare(
+        &mut self,
+        statement: &str,
+        limit: Duration,
+    ) -> Result<Statement, Failure> {
+        let conn = &mut self.conn;
+        let asked = async { conn.prep(statement).await.map_err(|error| of_mysql(&error)) };
+        within(&self.life, limit, asked).await
+    }
+
+    /// Runs a statement that was prepared on this connection, and answers without rows.
+    pub(in crate::backend::sql) async fn execute(
+        &mut self,
+        statement: &Statement,
+        values: Vec<Value>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let conn = &mut self.conn;
+        let asked =
+            async { conn.exec_drop(statement, values).await.map_err(|error| of_mysql(&error)) };
         let answered = within(&self.life, limit, asked).await;
         if answered.is_ok() {
             self.used = Moment::now();

@@ -11,6 +11,7 @@
 //! Not stored functions, which could decide in the server: a user that may only read and write two
 //! tables could not use them everywhere, and two versions of this library could not share them.
 
+mod known;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod numbers;
@@ -53,6 +54,17 @@ pub(super) struct Next {
     pub(super) ours: bool,
 }
 
+/// A place in the queue of a name.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) ticket: i64,
+    /// Counted from 1.
+    pub(super) place: i64,
+    /// Until the one claim before it expires, in microseconds, unless that is renewed. Not known where
+    /// there are several.
+    pub(super) until_expiry: Option<i64>,
+}
+
 /// One kind of server. All but `take`, `join` and `hand_on` are idempotent.
 #[async_trait]
 pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
@@ -72,14 +84,15 @@ pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
     /// Makes a claim that was handed over a held one; whether it was there and had not expired.
     async fn confirm(&self, name: &str, id: &str, ticket: i64) -> Result<bool, Failure>;
 
-    /// Puts the claim behind those who wait for its name, where somebody does: its ticket, and its
-    /// place counted from 1. `None` where nobody waits or the claim's owner may hold the name, so that
-    /// it must be decided who holds.
+    /// Puts the claim behind those who wait for its name, or behind the one claim on it that keeps this
+    /// one out. `None` where it must be decided who holds: the name is free, nobody waits for it, or the
+    /// claim fits beside the holder or may have its owner.
     ///
-    /// The claim need not know who holds and who waits, so that any number of keepers do this at
-    /// once, and none of them in vain. By [`read`](Self::read) and [`apply`](Self::apply) only one of
-    /// them would get through at a time, while all others read the queue again.
-    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure>;
+    /// The claim goes by what is in the row of the name at that moment and by no version, so that any
+    /// number of keepers do this at once, and none of them in vain. By [`read`](Self::read) and
+    /// [`apply`](Self::apply) only one of them would get through at a time, while all others read the
+    /// queue again; and none, while a holder takes and frees the name in quick succession.
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<Joined>, Failure>;
 
     /// The queue of a name, with the claim of this id wherever it stands; `None` for a name that
     /// has no row.

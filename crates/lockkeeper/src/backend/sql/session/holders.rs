@@ -9,9 +9,10 @@
 //! No row says that a lock is held: the server does. A row says who, counts, and says until when its
 //! holder may believe in a lock that it did not give back (`believed`, 0 once it gave back).
 
-use super::super::client::{bytes, text};
+use super::super::client::{bytes, hex, text};
 use super::UNUSED;
 use crate::backend::Claim;
+use mysql_async::Value;
 use std::time::Duration;
 
 /// Microseconds since 1970, by the server's clock, when the statement began: every part of a statement
@@ -156,29 +157,46 @@ impl Holders {
     }
 
     /// Writes a holder down in the row of a name, if there is one, `won` is true and nobody may believe;
-    /// the server tells the token beside its answer. Short, since the server reads it anew each time.
+    /// the server tells the token beside its answer. Prepared in each session, with
+    /// [`values`](Self::values) and then those of `won`: the server need not read it anew each time.
     /// Where it changes nothing, [`record_if`](Self::record_if) finds out why.
-    pub(in crate::backend::sql) fn retake(
-        &self,
-        won: &str,
+    pub(in crate::backend::sql) fn retake(&self, won: &str) -> String {
+        format!(
+            "UPDATE {} SET token = LAST_INSERT_ID(GREATEST(token + 1, {CLOCK})), session = ?, \
+               owner = ?, identity = ?, note = ?, since = {CLOCK}, lease_ms = ?, claim = ?, \
+               believed = {CLOCK} + ? \
+             WHERE id = UNHEX(?) AND believed = 0 AND CONNECTION_ID() = ? AND {won}",
+            self.locks,
+        )
+    }
+
+    /// What [`retake`](Self::retake) writes down.
+    pub(in crate::backend::sql) fn values(
         id: &[u8; 16],
         terms: &Terms<'_>,
         session: u64,
-    ) -> String {
+    ) -> Vec<Value> {
         let Terms { claim, lease, debt } = terms;
-        let [owner, identity] =
-            [claim.owner.id(), &claim.identity].map(|text| bytes(cut(text, 250).as_bytes()));
-        let note = bytes(cut(&claim.note, 1000).as_bytes());
+        let whole = |number: u128| Value::from(u64::try_from(number).unwrap_or(u64::MAX / 2));
+        vec![
+            session.into(),
+            cut(claim.owner.id(), 250).into(),
+            cut(&claim.identity, 250).into(),
+            cut(&claim.note, 1000).into(),
+            whole(lease.as_millis()),
+            claim.id.to_string().into(),
+            whole(debt.as_micros()),
+            hex(id).into(),
+            session.into(),
+        ]
+    }
+
+    /// [`erase`](Self::erase) where `also` is true too, prepared likewise: with the claim, the id of the
+    /// name, and the values of `also`.
+    pub(in crate::backend::sql) fn erase_if(&self, also: &str) -> String {
         format!(
-            "UPDATE {} SET token = LAST_INSERT_ID(GREATEST(token + 1, {CLOCK})), \
-               session = {session}, owner = {owner}, identity = {identity}, note = {note}, \
-               since = {CLOCK}, lease_ms = {}, claim = {}, believed = {CLOCK} + {} \
-             WHERE id = {} AND believed = 0 AND CONNECTION_ID() = {session} AND {won}",
-            self.locks,
-            lease.as_millis(),
-            claim_of(claim),
-            debt.as_micros(),
-            bytes(id),
+            "UPDATE {} SET session = 0, believed = 0 WHERE claim = ? AND id = UNHEX(?) AND {also}",
+            self.locks
         )
     }
 

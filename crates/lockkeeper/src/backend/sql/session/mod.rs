@@ -51,7 +51,7 @@ pub(super) mod servers;
 use super::error::Failure;
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, LossReason,
-    Moment, Name, Patience,
+    Mode, Moment, Name, Patience,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -273,12 +273,18 @@ impl<N: Native> SessionLocks<N> {
                 return Ok(None);
             }
         }
-        let sent = Moment::now();
+        let mut sent = Moment::now();
         let native = &self.shared.native;
         let fail = |failure: Failure| native.explain(failure);
-        let asked = self.shared.seats.in_doubt(claim.id);
-        let tried = native.try_take(&mut seat.session, claim, lease).await;
-        let (mut attempt, mut sent) = (asked.answered(tried).map_err(fail)?, sent);
+        // Behind a claim of this keeper, a try would be in vain.
+        let behind = claim.mode == Mode::Exclusive && self.shared.seats.holds(&claim.name);
+        let mut attempt = if waits && behind {
+            Attempt::Busy
+        } else {
+            let asked = self.shared.seats.in_doubt(claim.id);
+            let tried = native.try_take(&mut seat.session, claim, lease).await;
+            asked.answered(tried).map_err(fail)?
+        };
         loop {
             match attempt {
                 Attempt::Taken(taken) => {

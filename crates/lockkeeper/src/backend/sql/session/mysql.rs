@@ -21,8 +21,8 @@ use crate::backend::{
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, ErrorKind, Result};
-use mysql_async::Row;
 use mysql_async::prelude::FromValue;
+use mysql_async::{Row, Statement, Value};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -60,6 +60,8 @@ pub(in crate::backend::sql) struct MysqlSession {
     kept: Option<Duration>,
     /// Whether the server is a MariaDB.
     pub(in crate::backend::sql) maria: bool,
+    /// What was prepared in it, in the order of the texts; nothing where the server did not let us.
+    prepared: Vec<Statement>,
 }
 
 impl Session for MysqlSession {
@@ -150,8 +152,15 @@ impl MysqlSessions {
         let limit = self.connector.timeout();
         let connection = self.connector.connect().await.map_err(fail)?;
         let (end, not_before) = (CancellationToken::new(), Moment::now());
-        let mut session =
-            MysqlSession { connection, number: 0, end, not_before, kept: None, maria: false };
+        let mut session = MysqlSession {
+            connection,
+            number: 0,
+            end,
+            not_before,
+            kept: None,
+            maria: false,
+            prepared: Vec::new(),
+        };
         let looked = self.run(&mut session, &holders::look(), limit).await.map_err(fail)?;
         let seen = Seen::of(&looked).ok_or_else(|| fail(garbled()))?;
         if let Some(why) = seen.unfit() {
@@ -268,21 +277,56 @@ impl MysqlSessions {
         }
     }
 
-    /// Runs [`Holders::retake`]; `None` where it changed nothing, and why is not known.
+    /// Prepares statements in a session, which are known by their places from then on. A server that has
+    /// no room for more of them is asked by texts.
+    pub(in crate::backend::sql) async fn prepare(
+        &self,
+        session: &mut MysqlSession,
+        texts: &[String],
+    ) -> Result<()> {
+        for text in texts {
+            match session.connection.prepare(text, self.timeout()).await {
+                Ok(prepared) => session.prepared.push(prepared),
+                Err(Failure::Refused(_)) => return Ok(session.prepared.clear()),
+                Err(failure) => return Err(self.explain(failure)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a prepared statement; how many rows it changed. `None` where it is not prepared.
+    pub(in crate::backend::sql) async fn execute(
+        &self,
+        session: &mut MysqlSession,
+        place: usize,
+        values: Vec<Value>,
+    ) -> Result<Option<u64>, Failure> {
+        let Some(statement) = session.prepared.get(place) else { return Ok(None) };
+        let done = session.connection.execute(statement, values, self.timeout()).await;
+        if done.as_ref().is_err_and(Failure::ends_connection) {
+            session.end.cancel();
+        }
+        done.map(|()| Some(session.connection.changed()))
+    }
+
+    /// Runs [`Holders::retake`], which is prepared at this place; `None` where it changed nothing, and
+    /// why is not known. `more` are the values behind those of the claim.
     pub(in crate::backend::sql) async fn retake(
         &self,
         session: &mut MysqlSession,
-        won: &str,
+        place: usize,
         claim: &Claim,
         lease: Duration,
+        more: impl IntoIterator<Item = Value>,
     ) -> Result<Option<Taken>, Failure> {
         // The session's lease is set by the longer statement.
         if session.kept != Some(Duration::from_secs(whole_seconds(lease))) {
             return Ok(None);
         }
         let (id, terms) = (self.id(&claim.name), self.terms(claim, lease));
-        let request = self.holders.retake(won, &id, &terms, session.number);
-        if self.change(session, &request).await? == 0 {
+        let mut values = Holders::values(&id, &terms, session.number);
+        values.extend(more);
+        if self.execute(session, place, values).await?.unwrap_or(0) == 0 {
             return Ok(None);
         }
         let token = FencingToken::new(session.connection.counted());
@@ -300,16 +344,6 @@ impl MysqlSessions {
         let request = self.holders.keep(&self.id(&claim.name), claim, self.debt(lease));
         let answer = self.run(session, &request, self.timeout()).await?;
         session.is_ours(value(&answer, 0, 0))
-    }
-
-    /// Runs a request; how many rows it changed.
-    pub(in crate::backend::sql) async fn change(
-        &self,
-        session: &mut MysqlSession,
-        request: &str,
-    ) -> Result<u64, Failure> {
-        self.run(session, request, self.timeout()).await?;
-        Ok(session.connection.changed())
     }
 
     /// Writes down that nobody believes in a claim whose session is gone.

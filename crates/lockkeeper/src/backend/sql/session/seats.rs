@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// For how long a session without a claim is kept for the next one.
-const KEPT: Duration = Duration::from_secs(5);
+pub(in crate::backend::sql) const KEPT: Duration = Duration::from_secs(5);
 /// How long the look for the reason of a loss may take, before the holder is told without it.
 const REASON: Duration = Duration::from_secs(1);
 
@@ -139,6 +139,11 @@ impl<N: Native> Seats<N> {
 
     pub(super) fn held(&self, id: ClaimId) -> Option<Arc<Held<N>>> {
         lock(&self.held).get(&id).cloned()
+    }
+
+    /// Whether a claim of this keeper has the lock of that name, as far as is known.
+    pub(super) fn holds(&self, name: &Name) -> bool {
+        lock(&self.held).values().any(|held| held.claim.name == *name)
     }
 
     pub(super) fn forget(&self, id: ClaimId) {

@@ -22,6 +22,7 @@
 
 mod checkpoint;
 mod file;
+mod jobs;
 pub(super) mod transaction;
 
 use super::error::{busy, copy_of, is_busy, store_error};
@@ -35,11 +36,11 @@ use crate::backend::{Alarm, Moment};
 use crate::error::{Error, Result};
 use checkpoint::Checkpoints;
 use file::{Contention, OpenedFile};
+use jobs::Jobs;
 use rusqlite::Connection;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -89,54 +90,6 @@ pub(super) struct Client {
     pub(super) passes: std::sync::atomic::AtomicU64,
     #[cfg(test)]
     pub(super) beats: std::sync::atomic::AtomicU64,
-}
-
-/// Jobs that no transaction has taken yet.
-#[derive(Debug, Default)]
-struct Jobs {
-    /// In the order in which they came. A job that was rolled back with others is put back at the
-    /// front.
-    queue: Mutex<VecDeque<Box<dyn Job>>>,
-    /// How many of the next jobs are to have a transaction to themselves: not zero after a shared
-    /// transaction failed.
-    alone: AtomicUsize,
-}
-
-impl Jobs {
-    fn push(&self, job: Box<dyn Job>) {
-        lock(&self.queue).push_back(job);
-    }
-
-    fn is_empty(&self) -> bool {
-        lock(&self.queue).is_empty()
-    }
-
-    /// All jobs in the queue, or only the first while they are to be run one by one. May be empty:
-    /// another caller may have run the job that this one came for.
-    fn take(&self) -> VecDeque<Box<dyn Job>> {
-        let mut queue = lock(&self.queue);
-        match self.alone.load(Ordering::Relaxed) {
-            0 => std::mem::take(&mut *queue),
-            left => {
-                self.alone.store(left - 1, Ordering::Relaxed);
-                queue.pop_front().into_iter().collect()
-            }
-        }
-    }
-
-    /// Puts jobs back to be run one by one.
-    fn put_back(&self, jobs: VecDeque<Box<dyn Job>>) {
-        let mut queue = lock(&self.queue);
-        self.alone.store(jobs.len(), Ordering::Relaxed);
-        jobs.into_iter().rev().for_each(|job| queue.push_front(job));
-    }
-
-    /// Tells every caller that the file cannot be used.
-    fn fail(&self, error: &Error) {
-        let jobs = std::mem::take(&mut *lock(&self.queue));
-        self.alone.store(0, Ordering::Relaxed);
-        jobs.into_iter().for_each(|job| job.finish(Err(copy_of(error))));
-    }
 }
 
 /// How a try at the file went.

@@ -423,3 +423,17 @@ async fn who_holds_is_in_jeopardy_while_the_file_is_out_of_reach() {
     }
     held.release(&Release::now()).await.unwrap();
 }
+
+/// What a lock writes need not survive a power failure, and what is reserved must.
+#[tokio::test]
+async fn only_what_must_last_waits_for_the_disk() {
+    let place = Place::new();
+    let process = place.process();
+    let client = process.context.client().await.unwrap();
+    let synchronous = |tx: &super::super::client::transaction::Transaction<'_>| {
+        tx.connection.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))
+    };
+    assert_eq!(client.call(synchronous).await.unwrap(), 1, "normal");
+    assert_eq!(client.call_lasting(synchronous).await.unwrap(), 2, "full");
+    assert_eq!(client.call(synchronous).await.unwrap(), 1, "normal again");
+}

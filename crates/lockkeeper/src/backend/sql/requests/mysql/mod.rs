@@ -11,9 +11,9 @@ use super::super::error::Failure;
 use super::super::queue::{ALONE, Change, Queue, Version};
 use super::super::record::{HELD, Seen};
 use super::super::schema::Tables;
-use super::{Listed, Listening, Next, Requests};
+use super::known::KnownNames;
+use super::{Joined, Listed, Listening, Next, Requests};
 use crate::backend::Claim;
-use crate::backend::support::sync::lock;
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use mysql_async::Row;
@@ -21,15 +21,9 @@ use mysql_async::prelude::FromValue;
 use prepare::Prepare;
 use rows::{record, value};
 use statements::Statements;
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// How many names are remembered to have a row. When there are more, all are forgotten: what that
-/// costs is one longer statement for each.
-const KNOWN: usize = 4096;
 
 /// Rights on everything with which one may write to a server that is read-only. MariaDB writes the
 /// third either way; the last is MySQL's, and not `CONNECTION ADMIN` of MariaDB.
@@ -43,15 +37,14 @@ pub(in super::super) struct MysqlRequests {
     statements: Statements,
     /// Whether an `INSERT` can say what became of its row, as on MariaDB.
     returns: AtomicBool,
-    /// Names that have a row, unless it was cleaned away since.
-    known: Mutex<HashSet<Box<str>>>,
+    known: KnownNames,
 }
 
 impl MysqlRequests {
     pub(in super::super) fn new(client: MysqlClient, tables: Tables) -> Self {
         let statements = Statements::new(&tables);
         let returns = AtomicBool::new(false);
-        Self { client, tables, statements, returns, known: Mutex::default() }
+        Self { client, tables, statements, returns, known: KnownNames::default() }
     }
 
     /// The first column of the first row of the last answer.
@@ -63,15 +56,6 @@ impl MysqlRequests {
     async fn rows(&self, request: &str) -> Result<Vec<Row>, Failure> {
         Ok(self.client.run(request, true).await?.pop().unwrap_or_default())
     }
-
-    /// Remembers that the name has a row.
-    fn know(&self, name: &str) {
-        let mut known = lock(&self.known);
-        if known.len() >= KNOWN {
-            known.clear();
-        }
-        known.insert(name.into());
-    }
 }
 
 #[async_trait]
@@ -80,23 +64,20 @@ impl Requests for MysqlRequests {
         self.client.connector.shown()
     }
 
-    /// A name whose row was cleaned away since it was last taken here looks like one that others
-    /// have. The claim that reads it then finds no row, and asks again: from here on as for a new
-    /// name.
     async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
         let name = claim.name.as_str();
-        if lock(&self.known).contains(name) {
+        if self.known.contains(name) {
             let request = self.statements.retake(claim, process);
             let answered = self.client.run_counted(&request, false).await?;
             if answered.changed == 0 {
-                lock(&self.known).remove(name);
+                self.known.forget(name);
                 return Ok(None);
             }
             return Ok(i64::try_from(answered.counted).ok());
         }
         let request = self.statements.take(claim, process, self.returns.load(Ordering::Relaxed));
         let taken = self.ask::<Option<i64>>(&request, false).await?.flatten();
-        self.know(name);
+        self.known.add(name);
         Ok(taken)
     }
 
@@ -116,10 +97,17 @@ impl Requests for MysqlRequests {
         Ok(self.ask::<i64>(&request, true).await?.is_some_and(|changed| changed > 0))
     }
 
-    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure> {
-        let answers = self.client.run(&self.statements.join(claim, process), false).await?;
-        let row = answers.last().and_then(|rows| rows.first());
-        Ok(row.map(|row| (value(row, 0), value(row, 1))))
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<Joined>, Failure> {
+        // The common one first, and by itself: each is as short as it can be.
+        for request in [Statements::join, Statements::join_alone] {
+            let answers =
+                self.client.run(&request(&self.statements, claim, process), false).await?;
+            if let Some(row) = answers.last().and_then(|rows| rows.first()) {
+                let (ticket, place) = (value(row, 0), value(row, 1));
+                return Ok(Some(Joined { ticket, place, until_expiry: value(row, 2) }));
+            }
+        }
+        Ok(None)
     }
 
     async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure> {

@@ -166,6 +166,18 @@ impl Statements {
         let Tables { names, claims } = &self.tables;
         let Written { name, id, owner, process, mode, ttl, identity, note } =
             Written::of(claim, process);
+        if claim.owner.id() == claim.id.to_string() {
+            // Nobody else has that owner.
+            return format!(
+                "BEGIN; UPDATE {names} SET last = GREATEST(last + 1, {NOW}), waiting = waiting + 1 \
+                 WHERE name = {name} AND place = {CROWD} AND waiting > 0; \
+                 INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT name, {WAITING}, last, \
+                 {id}, {owner}, {process}, {mode}, last, {ttl}, {NOW}, {NOW} + {ttl}, {identity}, \
+                 {note} FROM {names} WHERE name = {name} AND ROW_COUNT() = 1; \
+                 SELECT last, waiting, NULL FROM {names} WHERE name = {name} AND ROW_COUNT() = 1; \
+                 COMMIT"
+            );
+        }
         // Whether the owner holds the name is looked at in the second statement: it begins when the
         // row of the name is locked, and sees all that was committed until then.
         format!(
@@ -177,7 +189,28 @@ impl Statements {
              FROM {claims} c WHERE c.name = {name} AND c.state < {WAITING} AND c.owner = {owner}); \
              SET @lockkeeper = ROW_COUNT(); \
              UPDATE {names} SET waiting = waiting + 1 WHERE name = {name} AND @lockkeeper = 1; \
-             SELECT last, waiting FROM {names} WHERE name = {name} AND @lockkeeper = 1; COMMIT"
+             SELECT last, waiting, NULL FROM {names} WHERE name = {name} AND @lockkeeper = 1; COMMIT"
+        )
+    }
+
+    /// As [`join`](Self::join), behind a claim that is alone on the name and keeps this one out: that one
+    /// becomes a row of the second table. Its columns in the row of the name stay as they were, and mean
+    /// nothing from then on.
+    pub(super) fn join_alone(&self, claim: &Claim, process: &str) -> String {
+        let Tables { names, claims } = &self.tables;
+        let Written { name, id, owner, process, mode, ttl, identity, note } =
+            Written::of(claim, process);
+        format!(
+            "BEGIN; UPDATE {names} SET version = version + 1, place = {CROWD}, waiting = 1, \
+             last = GREATEST(last + 1, {NOW}) WHERE name = {name} AND place = {ALONE} \
+             AND expires > {NOW} AND owner <> {owner} AND (mode = 0 OR {mode} = 0); \
+             SET @lockkeeper = ROW_COUNT(); \
+             INSERT INTO {claims} (name, state, ticket, {CLAIM}) SELECT name, {HELD}, token, {CLAIM} \
+             FROM {names} WHERE name = {name} AND @lockkeeper = 1 UNION ALL \
+             SELECT name, {WAITING}, last, {id}, {owner}, {process}, {mode}, last, {ttl}, {NOW}, \
+             {NOW} + {ttl}, {identity}, {note} FROM {names} WHERE name = {name} AND @lockkeeper = 1; \
+             SELECT last, waiting, expires - {NOW} FROM {names} WHERE name = {name} \
+             AND @lockkeeper = 1; COMMIT"
         )
     }
 
@@ -226,13 +259,13 @@ impl Statements {
              UPDATE {claims} SET state = IF(process = {process}, {HELD}, {HANDED}), since = {NOW}, \
              expires = {NOW} + IF(process = {process}, ttl, {waiter_lease}) WHERE name = {name} \
              AND state = {WAITING} AND ticket = @lockkeeper_next AND @lockkeeper > 0 \
-             AND @lockkeeper_ours IS NOT NULL; SET @lockkeeper = ROW_COUNT(); \
+             AND @lockkeeper_ours IS NOT NULL; \
              DELETE FROM {claims} WHERE name = {name} AND state = {HELD} \
-             AND ticket = @lockkeeper_ours AND @lockkeeper = 1; \
+             AND ticket = @lockkeeper_ours AND ROW_COUNT() = 1; \
              UPDATE {names} SET version = version + 1, waiting = waiting - 1 WHERE name = {name} \
-             AND @lockkeeper = 1; \
+             AND ROW_COUNT() = 1; \
              SELECT id, ticket, state, expires FROM {claims} WHERE name = {name} \
-             AND state IN ({HELD}, {HANDED}) AND ticket = @lockkeeper_next AND @lockkeeper = 1; \
+             AND state IN ({HELD}, {HANDED}) AND ticket = @lockkeeper_next AND ROW_COUNT() = 1; \
              COMMIT"
         )
     }

@@ -9,7 +9,8 @@ use super::super::migration;
 use super::super::queue::{ALONE, Change, Queue, Version};
 use super::super::record::{HANDED, HELD, Record, Seen, code_of, micros, mode_of};
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
-use super::{Listed, Listening, Next, Requests, WRITER_ROW};
+use super::known::KnownNames;
+use super::{Joined, Listed, Listening, Next, Requests, WRITER_ROW};
 use crate::backend::Claim;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
@@ -34,12 +35,13 @@ pub(in super::super) struct PostgresRequests {
     tables: Tables,
     statements: Statements,
     numbers: numbers::Statements,
+    known: KnownNames,
 }
 
 impl PostgresRequests {
     pub(in super::super) fn new(client: PostgresClient, tables: Tables) -> Self {
         let (statements, numbers) = (Statements::new(&tables), numbers::Statements::new(&tables));
-        Self { client, tables, statements, numbers }
+        Self { client, tables, statements, numbers, known: KnownNames::default() }
     }
 
     /// One column of one row by the simple protocol, which every pooler passes on; `None` where
@@ -104,7 +106,14 @@ impl Requests for PostgresRequests {
         let (identity, note) = (&*claim.identity, &*claim.note);
         let params: [&(dyn ToSql + Sync); 8] =
             [&name, &id, &owner, &process, &mode, &ttl, &identity, &note];
-        let rows = self.client.query(&self.statements.take, &params, false).await?;
+        let known = self.known.contains(name);
+        let Statements { take, retake, .. } = &self.statements;
+        let rows = self.client.query(if known { retake } else { take }, &params, false).await?;
+        match known {
+            true if rows.is_empty() => self.known.forget(name),
+            true => {}
+            false => self.known.add(name),
+        }
         Ok(rows.first().map(|row| row.get(0)))
     }
 
@@ -125,19 +134,18 @@ impl Requests for PostgresRequests {
         Ok(!rows.is_empty())
     }
 
-    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<(i64, i64)>, Failure> {
+    async fn join(&self, claim: &Claim, process: &str) -> Result<Option<Joined>, Failure> {
         let (name, id, owner) = (claim.name.as_str(), claim.id.to_string(), claim.owner.id());
-        if owner != id {
-            // A named owner may hold the name, and would wait for itself. One statement has one view
-            // of the tables, from before it had the row of the name: it could not tell.
-            return Ok(None);
-        }
         let (mode, ttl) = (code_of(claim.mode), micros(claim.ttl));
         let (identity, note) = (&*claim.identity, &*claim.note);
         let params: [&(dyn ToSql + Sync); 8] =
             [&name, &id, &owner, &process, &mode, &ttl, &identity, &note];
         let rows = self.client.query(&self.statements.join, &params, false).await?;
-        Ok(rows.first().map(|row| (row.get(0), row.get(1))))
+        Ok(rows.first().map(|row| Joined {
+            ticket: row.get(0),
+            place: row.get(1),
+            until_expiry: row.get(2),
+        }))
     }
 
     async fn read(&self, process: &str, name: &str, id: &str) -> Result<Option<Queue>, Failure> {
@@ -341,8 +349,8 @@ impl Requests for PostgresRequests {
         }
         schema::check_version(version.map_err(explain)?, at, names)?;
         // So that the first claim too is taken, renewed and given back by one round trip each.
-        let Statements { take, extend, free, .. } = &self.statements;
-        self.client.warm(&[take, extend, free]).await.map_err(explain)
+        let Statements { take, retake, extend, free, .. } = &self.statements;
+        self.client.warm(&[take, retake, extend, free]).await.map_err(explain)
     }
 
     fn disconnect(&self) {

@@ -17,6 +17,7 @@ pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000):
 /// One of each, by the name of its request.
 pub(super) struct Statements {
     pub(super) take: Statement,
+    pub(super) retake: Statement,
     pub(super) free: Statement,
     pub(super) extend: Statement,
     pub(super) confirm: Statement,
@@ -69,6 +70,21 @@ impl Statements {
                      RETURNING token"
                 ),
             ),
+            // The clock is read once: the token must not be above the largest ticket.
+            retake: statement(
+                "retake",
+                &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
+                format!(
+                    "WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
+                     UPDATE {names} l SET version = l.version + 1, place = {ALONE}, waiting = 0, \
+                       last = GREATEST(l.last + 1, now), token = GREATEST(l.last + 1, now), \
+                       id = $2, owner = $3, process = $4, mode = $5, ttl = $6, since = now, \
+                       expires = now + $6, identity = $7, note = $8 FROM clock
+                     WHERE l.name = $1 AND (l.place = 0 OR (l.place = {ALONE} \
+                       AND (l.expires <= now OR l.id = $2)))
+                     RETURNING l.token"
+                ),
+            ),
             free: statement(
                 "free",
                 &[T::TEXT, T::TEXT],
@@ -100,16 +116,7 @@ impl Statements {
             join: statement(
                 "join",
                 &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
-                format!(
-                    "WITH v AS (UPDATE {names} SET \
-                       last = GREATEST(last + 1, {NOW}), waiting = waiting + 1 \
-                       WHERE name = $1 AND place = {CROWD} AND waiting > 0 \
-                       RETURNING last, waiting, {NOW} AS now)
-                     INSERT INTO {claims} (name, state, ticket, {CLAIM})
-                     SELECT $1, {WAITING}, v.last, $2, $3, $4, $5, v.last, $6, v.now, v.now + $6, \
-                       $7, $8 FROM v
-                     RETURNING ticket, (SELECT waiting FROM v)"
-                ),
+                join(names, claims),
             ),
             read: statement(
                 "read",
@@ -316,6 +323,35 @@ fn apply(names: &str, claims: &str) -> String {
            unnest($25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36) AS g)
          SELECT (SELECT count(pg_notify(n.channel, n.payload)) \
            FROM unnest($37, $38) AS n(channel, payload)) FROM v"
+    )
+}
+
+/// Behind those who wait, or behind a claim that is alone and keeps this one out. What decides is in the
+/// row of the name, which is read again once it is locked. So nobody is kept from the queue by a holder
+/// that takes and frees the name in quick succession, and changes its version each time.
+///
+/// A claim that is alone becomes a row of the second table here, and the row of the name counts one
+/// waiter then; behind others, it counts two or more. Its columns of a claim stay as they were, and
+/// mean nothing from then on.
+///
+/// A named owner may hold the name, and would wait for itself. Of a claim that is alone the row says
+/// so; the view of the other claims is from before the row was locked, and could not tell.
+fn join(names: &str, claims: &str) -> String {
+    let columns: String = CLAIM.split(", ").map(|column| format!(", v.{column}")).collect();
+    format!(
+        "WITH v AS (UPDATE {names} SET \
+           version = version + CASE place WHEN {ALONE} THEN 1 ELSE 0 END, \
+           last = GREATEST(last + 1, {NOW}), place = {CROWD}, \
+           waiting = CASE place WHEN {ALONE} THEN 1 ELSE waiting + 1 END \
+           WHERE name = $1 AND ((place = {CROWD} AND waiting > 0 AND $2 = $3) \
+             OR (place = {ALONE} AND expires > {NOW} AND owner <> $3 AND (mode = 0 OR $5 = 0))) \
+           RETURNING last AS ticket, waiting, {NOW} AS now, {CLAIM}), \
+         i AS (INSERT INTO {claims} (name, state, ticket, {CLAIM}) \
+           SELECT $1, {HELD}::smallint, v.token{columns} FROM v WHERE v.waiting = 1 \
+           UNION ALL \
+           SELECT $1, {WAITING}::smallint, v.ticket, $2, $3, $4, $5, v.ticket, $6, v.now, \
+             v.now + $6, $7, $8 FROM v) \
+         SELECT ticket, waiting, CASE waiting WHEN 1 THEN expires - now END FROM v"
     )
 }
 
