@@ -2,4 +2,5 @@
 
 mod generators;
 mod leases;
+mod losses;
 mod store;
