@@ -5,4 +5,5 @@ mod leases;
 mod model;
 mod nodes;
 mod outages;
+mod losses;
 mod store;
