@@ -31,9 +31,13 @@ async fn contend(stage: &Stage, kind: Kind, own_keepers: bool) -> Outcome {
     let name = stage.name("contended");
     let witness = Arc::new(Witness::default());
     let shared = stage.keeper().await?;
-    let mut tasks = Vec::new();
+    let mut keepers = Vec::new();
+    // All before the first task: a quick one would be through before the next keeper is connected.
     for _ in 0..TASKS {
-        let keeper = if own_keepers { stage.keeper().await? } else { shared.clone() };
+        keepers.push(if own_keepers { stage.keeper().await? } else { shared.clone() });
+    }
+    let mut tasks = Vec::new();
+    for keeper in keepers {
         let (lock, witness) = (kind.of(&keeper, &name).ttl(LONG), witness.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..ROUNDS {
