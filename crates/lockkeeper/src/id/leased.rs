@@ -71,8 +71,6 @@ struct Shared<S> {
     cached: bool,
     store: Store,
     key: KeyRecord,
-    /// Whether the key is not to be made where it is lost.
-    existing: bool,
     window: Duration,
     lease: tokio::sync::Mutex<Option<WorkerLease>>,
     state: Mutex<State>,
@@ -95,13 +93,7 @@ struct State {
 struct Handle<S: Scale>(Arc<Shared<S>>);
 
 impl<S: Scale> Leased<S> {
-    pub(crate) async fn open(
-        store: Store,
-        key: KeyRecord,
-        existing: bool,
-        scale: S,
-        terms: Lease,
-    ) -> Result<Self> {
+    pub(crate) async fn open(store: Store, key: KeyRecord, scale: S, terms: Lease) -> Result<Self> {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&terms.window) {
             let message = format!("a window is between 1 s and 24 hours, not {:?}", terms.window);
             return Err(Error::new(ErrorKind::Config, message));
@@ -122,7 +114,6 @@ impl<S: Scale> Leased<S> {
             scale,
             store,
             key,
-            existing,
             window: terms.window,
             state: Mutex::default(),
             nudge: Notify::new(),
@@ -328,12 +319,9 @@ impl<S: Scale> Shared<S> {
                 }
             }
         }
-        // The store may have been emptied, and others made the key anew: then numbers that nobody has
-        // there may be those of holders of before.
-        let (key, kind) = (&self.key.key, Some(&self.key.kind));
-        let key = KeyRecord::open(&self.store, key, kind, self.existing).await?;
         let taken =
-            WorkerLease::take(&self.store, &key, self.scale.workers(), self.window, now).await?;
+            WorkerLease::take(&self.store, &self.key, self.scale.workers(), self.window, now)
+                .await?;
         if !self.begin(&taken) {
             // Its mark is before that of the number that was lost: free again, and another look later.
             taken.release(&self.store, taken.floor).await?;
@@ -358,11 +346,11 @@ fn unripe(store: &Store, key: &KeyRecord, window: Duration, now: u64) -> Option<
     let window = worker::millis(window);
     let left = worker::ripe(store, key, window).checked_sub(now)?;
     // A clock that was set back by days is not waited for.
-    let left = Duration::from_millis(left.min(window) + 1);
+    let left = Duration::from_millis(left.min(window + worker::APART) + 1);
     if left > Duration::from_secs(2) {
         let (key, seconds) = (&*key.key, left.as_secs());
-        let why =
-            "the ids are new: the first comes when those of a store that was lost would be over";
+        let why = "the ids are new: the first comes when those of a server that lost its data would be over; a \
+             shorter window makes that shorter";
         tracing::warn!(key, seconds, "{why}");
     }
     Some(left)

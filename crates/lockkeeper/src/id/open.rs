@@ -95,7 +95,7 @@ impl IdKey {
     /// See [`IdKey`]; [`ErrorKind::Exhausted`] where all worker numbers are held.
     pub async fn snowflake(self, layout: Layout) -> Result<Snowflake> {
         let (store, record) = self.record(Some(&Kind::Snowflake(layout))).await?;
-        Leased::open(store, record, self.existing, layout, self.lease).await
+        Leased::open(store, record, layout, self.lease).await
     }
 
     /// Dated ids that grow strictly, each by a request; see [`Dated`].
@@ -123,7 +123,7 @@ impl IdKey {
             ));
         }
         let (store, record) = self.record(Some(&Kind::Dated(format.clone()))).await?;
-        Leased::open(store, record, self.existing, format, self.lease).await
+        Leased::open(store, record, format, self.lease).await
     }
 
     /// Ids of the kind that is on record.

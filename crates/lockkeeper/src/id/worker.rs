@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const TRIES: u32 = 32;
 
 /// By how much the clocks of two processes that follow the store's may differ, in milliseconds.
-const APART: u64 = 1_000;
+pub(crate) const APART: u64 = 1_000;
 
 /// One number, held.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 mod generators;
 mod leases;
+mod losses;
 mod model;
 mod nodes;
 mod outages;
-mod losses;
 mod store;

@@ -1,7 +1,7 @@
 //! What the model of worker leases is made of: nodes with the library's own leases and ticks, each with
 //! a clock of its own.
 
-use super::store::{Breakable, Link, START};
+use super::store::{Breakable, START};
 use crate::Keeper;
 use crate::id::core::ticks::{Taken, Ticks};
 use crate::id::registry::KeyRecord;
@@ -50,7 +50,6 @@ pub(super) struct Tally {
 pub(super) struct Node {
     number: usize,
     store: Store,
-    pub(super) link: Arc<Link>,
     key: KeyRecord,
     ticks: Ticks,
     lease: Option<WorkerLease>,
@@ -79,14 +78,13 @@ pub(super) fn layout() -> Layout {
 impl Node {
     /// A process that has just started; it has no number yet.
     pub(super) async fn start(number: usize, store: &Arc<Breakable>, design: Design) -> Self {
-        let (keeper, link): (Keeper, _) = store.link();
+        let keeper: Keeper = store.keeper();
         let kind = Kind::Snowflake(layout());
         let (store, key) = keeper.ids("orders").record(Some(&kind)).await.unwrap();
         let ticks = Ticks::new(Scale::worker_bits(&layout()));
         Self {
             number,
             store,
-            link,
             key,
             ticks,
             lease: None,
