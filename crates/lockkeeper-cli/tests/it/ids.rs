@@ -67,6 +67,7 @@ fn numbers_go_on_where_they_were_and_above_a_floor() {
     // Those of another key know nothing of them.
     assert_eq!(ids(&world, &["sequence", "--key", "orders"]), ["1"]);
     assert_eq!(json(&world, &["next", "orders", "-n", "2"]), serde_json::json!(["2", "3"]));
+    assert_eq!(ids(&world, &["sequence", "--key", "orders", "--floor", "500"]), ["500"]);
 }
 
 #[test]

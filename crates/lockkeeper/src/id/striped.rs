@@ -133,7 +133,7 @@ impl Striped {
     /// assert!(ids.next().await? < ids.next().await?);
     /// # Ok(()) }
     /// ```
-    pub async fn connect(urls: &[impl AsRef<str>], key: &str) -> Result<Self> {
+    pub async fn connect(urls: &[impl AsRef<str> + Sync], key: &str) -> Result<Self> {
         let sources = urls.iter().map(|url| {
             let (address, outage) = connect::parse(url.as_ref())?;
             Ok(Source::Later { address, outage, keeper: Default::default() })
