@@ -318,7 +318,7 @@ impl Late {
         let (node, holding) = (self.nodes.all[number].clone(), self.holding.clone());
         let end = Moment::now() + holding.claim.ttl;
         self.nodes.background().spawn(async move {
-            node.forget(holding.claim.clone(), end).await;
+            node.forget_held(&holding, end).await;
             holding.is_forgotten(number);
         });
     }

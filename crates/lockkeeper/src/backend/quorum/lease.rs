@@ -390,7 +390,7 @@ fn give_back_later(late: &Late, number: usize, stay: Duration, end: Moment) {
     late.nodes.background().spawn(async move {
         // What is left of `stay` by then is for the nodes that answered to keep.
         if stay.is_zero() {
-            node.forget(holding.claim.clone(), end).await;
+            node.forget_held(&holding, end).await;
         }
         holding.is_forgotten(number);
     });

@@ -185,13 +185,38 @@ impl Node {
 
     /// Removes what the claim may have left, for as long as the node may keep it.
     pub(super) async fn forget(self: Arc<Self>, claim: Arc<Claim>, end: Moment) {
+        self.remove(claim, false, end).await;
+    }
+
+    /// As [`forget`](Self::forget), of a claim that was asked for here, or of one that a ticket is of.
+    pub(super) async fn forget_held(self: Arc<Self>, holding: &Holding, end: Moment) {
+        self.remove(holding.claim.clone(), !holding.anew, end).await;
+    }
+
+    async fn remove(self: Arc<Self>, claim: Arc<Claim>, by_ticket: bool, end: Moment) {
         let mut pause = Duration::from_millis(20);
         while let Some(_admission) = self.silence.admitted(end).await {
-            if self.withdraw(&claim).await.is_ok() || end.remaining().is_zero() {
+            let removed = match by_ticket {
+                true => self.give_up_ticket(&claim).await,
+                false => self.withdraw(&claim).await,
+            };
+            if removed.is_ok() || end.remaining().is_zero() {
                 return;
             }
             tokio::time::sleep(pause.min(end.remaining())).await;
             pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// Gives back what a ticket is of. Not by [`withdraw`](Self::withdraw): the name may have passed on from
+    /// that claim, and what the node then has under its id is another's.
+    async fn give_up_ticket(&self, claim: &Claim) -> Result<()> {
+        let Some(mut lease) = self.backend.lease_of(&Ticket::of(&self.as_asked(claim))) else {
+            return Ok(());
+        };
+        match self.heard(lease.release(&Release::now()).await) {
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
+            other => other,
         }
     }
 
