@@ -86,7 +86,7 @@ impl Stage {
         }
         if let Some(clock) = &clock {
             // Every other process sees a wrong monotonic clock, too.
-            command.arg("--faked").envs(clock.environment(process % 2 == 0));
+            command.arg("--faked").envs(clock.environment(process.is_multiple_of(2)));
         }
         // Not an argument, because every user of the machine can read those.
         let child = command.env(STORES_VARIABLE, stores.join(" ")).stdin(Stdio::piped()).spawn();

@@ -20,7 +20,8 @@ const WINDOW_MS: u64 = 1000;
 const KEY: &str = "lab/ids";
 
 pub(crate) fn trials(lab: &Arc<Lab>) -> Vec<Trial> {
-    let cases: [(&str, fn(&str) -> Result<()>); 2] = [
+    type Case = fn(&str) -> Result<()>;
+    let cases: [(&str, Case); 2] = [
         ("a_number_of_a_killed_process_rests", a_number_rests),
         ("a_paused_generator_gives_nothing_of_its_successor", a_paused_generator),
     ];
