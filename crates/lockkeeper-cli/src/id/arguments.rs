@@ -148,7 +148,7 @@ pub(crate) struct DigitArguments {
 #[derive(Debug, Default, Args)]
 pub(crate) struct LeaseArguments {
     /// For how long ids go on while the store does not answer, the same for all of a key; also how long
-    /// the first id of a new key takes [default: 30s; 2s without --key]
+    /// the first id of a new key takes on a server [default: 30s; 2s without --key]
     #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) window: Option<Duration>,
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const DEFAULT: &str = "default-";
 
 /// The window of ids without a key: only this program gives them, it does not live long, and the first of
-/// a new key comes after a window.
+/// a new key comes after a window, where there is a server.
 const BRIEF: Duration = Duration::from_secs(2);
 
 pub(crate) fn layout(asked: &BitArguments) -> Result<Layout, Failure> {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// Long enough for a busy machine to confirm worker numbers in time; the first id of a key takes so long.
+/// Long enough for a busy machine to confirm worker numbers in time.
 const WINDOW: &str = "5s";
 
 /// What is printed, in lines; it must succeed.

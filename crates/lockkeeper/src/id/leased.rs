@@ -53,8 +53,8 @@ impl Default for Lease {
 /// A generator that gives ids by the clock. Clones share it; the last one that is dropped gives the worker
 /// number back in the background, [`close`](Self::close) does so at once.
 ///
-/// A key that is new is opened when it is a [`window`](Lease::window) old, except in `memory:`: it may be an
-/// old one whose store was lost, and whose holders of before go on for so long.
+/// On a server a key that is new is opened when it is a [`window`](Lease::window) old: it may be an old one
+/// whose server lost its data, and whose holders of before go on for so long.
 #[derive(Debug)]
 pub struct Leased<S: Scale> {
     shared: Arc<Shared<S>>,
