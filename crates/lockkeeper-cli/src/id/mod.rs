@@ -1,5 +1,8 @@
 //! `id`: ids that nobody else gets.
-#![allow(clippy::future_not_send, reason = "the output is locked by one thread, on which a command runs")]
+#![allow(
+    clippy::future_not_send,
+    reason = "the output is locked by one thread, on which a command runs"
+)]
 
 pub(crate) mod arguments;
 mod bench;
