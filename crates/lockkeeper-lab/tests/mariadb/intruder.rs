@@ -18,7 +18,10 @@ impl Intruder {
         let opts = OptsBuilder::default().ip_or_hostname("127.0.0.1").tcp_port(port);
         let opts = opts.user(Some("lockkeeper")).db_name(Some("lockkeeper"));
         let mut conn = Conn::new(opts).await?;
-        conn.query_drop("CREATE TABLE IF NOT EXISTS weight (number bigint AUTO_INCREMENT PRIMARY KEY)").await?;
+        conn.query_drop(
+            "CREATE TABLE IF NOT EXISTS weight (number bigint AUTO_INCREMENT PRIMARY KEY)",
+        )
+        .await?;
         Ok(Self(conn))
     }
 

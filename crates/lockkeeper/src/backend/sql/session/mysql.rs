@@ -287,7 +287,10 @@ impl MysqlSessions {
         for text in texts {
             match session.connection.prepare(text, self.timeout()).await {
                 Ok(prepared) => session.prepared.push(prepared),
-                Err(Failure::Refused(_)) => return Ok(session.prepared.clear()),
+                Err(Failure::Refused(_)) => {
+                    session.prepared.clear();
+                    break;
+                }
                 Err(failure) => return Err(self.explain(failure)),
             }
         }
