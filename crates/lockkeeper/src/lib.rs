@@ -1,4 +1,4 @@
-//! Distributed locks over the stores people already run: one API, fair queues, fencing tokens.
+//! Distributed locks and ids over the stores people already run: one API, fair queues, fencing tokens.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
@@ -22,8 +22,9 @@
 //!
 //! # Finding your way
 //! [`Keeper`] is opened once. It makes a [`Lock`], an [`RwLock`], a semaphore, a [`Multi`] or an
-//! [`Election`]; acquiring one gives a [`Guard`]. [`blocking`] is the same for threads. [`event`]
-//! tells what happens. [`backend`] is for those who bring a store of their own.
+//! [`Election`]; acquiring one gives a [`Guard`]. [`id`] has ids that nobody else gets. [`blocking`] is
+//! the same for threads. [`event`] tells what happens. [`backend`] is for those who bring a store of
+//! their own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
