@@ -134,6 +134,7 @@ impl Backend for Flawed {
         capability.min_hold = true;
         capability.notified = true;
         capability.sequences = true;
+        capability.auto_increment = true;
         capability
     }
 

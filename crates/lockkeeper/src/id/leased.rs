@@ -30,6 +30,9 @@ const LOOKS: u32 = 5;
 /// The pause before the store is asked again that did not answer.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// The pause after a look that somebody asked for.
+const CALM: Duration = Duration::from_millis(20);
+
 /// The pause while the ids of a new number have not begun.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -366,15 +369,19 @@ async fn extend<S: Scale>(shared: Arc<Shared<S>>) {
             () = shared.ended.cancelled() => return,
         }
         let outcome = shared.confirm().await;
-        pause = if outcome.is_ok() { shared.window / 3 } else { AGAIN.min(shared.window / 3) };
+        let failed = outcome.is_err();
         lock(&shared.state).trouble = outcome.err().map(|error| error.to_string());
         shared.looked.notify_waiters();
-        // A nudge that came meanwhile was answered by this look; many callers nudge at once.
+        // A nudge that came meanwhile was answered by this look. Many callers nudge at once, and a store
+        // that does not answer is not asked as often as they call.
         tokio::select! {
             biased;
-            () = shared.nudge.notified() => tokio::time::sleep(Duration::from_millis(20)).await,
-            () = std::future::ready(()) => {}
+            () = shared.ended.cancelled() => return,
+            () = tokio::time::sleep(AGAIN.min(shared.window / 3)), if failed => {}
+            () = shared.nudge.notified(), if !failed => tokio::time::sleep(CALM).await,
+            () = std::future::ready(()), if !failed => {}
         }
+        pause = if failed { Duration::ZERO } else { shared.window / 3 };
     }
 }
 
