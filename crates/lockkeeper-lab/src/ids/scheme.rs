@@ -125,7 +125,9 @@ impl Opening {
         if let Some(floor) = self.floor.filter(|_| self.scheme != Scheme::Dated) {
             key = key.floor(floor);
         }
-        if self.floor.is_none() && !self.making { key.existing() } else { key }
+        // Ids with a worker number go on by the clock where a store lost everything, and make the key anew.
+        let may_be_made = self.making || self.floor.is_some() || self.scheme.is_leased();
+        if may_be_made { key } else { key.existing() }
     }
 }
 
