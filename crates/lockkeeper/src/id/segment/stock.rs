@@ -11,7 +11,7 @@ const LASTS: Duration = Duration::from_secs(5);
 
 /// The sizes of a range.
 const SMALLEST: u32 = 10;
-const LARGEST: u32 = 8_000_000;
+const LARGEST: u32 = 64_000_000;
 
 /// By how much a range is larger than the one before at the most.
 const GROWTH: u32 = 10;
@@ -104,7 +104,7 @@ impl Stock {
         let lasted = now.since(std::mem::replace(&mut self.since, now));
         let factor = LASTS.as_secs_f64() / lasted.as_secs_f64().max(1e-6);
         let factor = factor.clamp(0.5, f64::from(GROWTH));
-        // Between 5 and 80 million, so exact.
+        // At most 640 million, so exact.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let size = (f64::from(self.size) * factor) as u32;
         self.size = size.clamp(SMALLEST, LARGEST);
