@@ -4,7 +4,7 @@ use crate::text::visible;
 use lockkeeper::{Error, ErrorKind};
 
 pub(crate) const FINE: u8 = 0;
-/// `ls`, `show` and `break`: nothing matches what was asked for.
+/// `show` and `break`: nothing is held as it was asked for. An empty `ls` is none of that.
 pub(crate) const NOTHING: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_STORE: u8 = 69;

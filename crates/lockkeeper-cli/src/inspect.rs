@@ -1,31 +1,19 @@
-//! `ls` and `show`.
+//! `show`.
 
-use crate::arguments::{LsArguments, ShowArguments};
+use crate::arguments::ShowArguments;
 use crate::exit::{self, Failure};
-use crate::text::{shortened, span, visible};
-use crate::{json, output, table};
+use crate::table::{Look, Table};
+use crate::text::{span, visible};
+use crate::{json, output};
 use lockkeeper::backend::{HolderView, LockView, NodeView};
 use lockkeeper::{FencingToken, Keeper};
 
-/// The longest note in a list; `show` prints all of it.
-const NOTE_IN_LIST: usize = 60;
-const ABSENT: &str = "-";
-
-pub(crate) async fn ls(asked: &LsArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
-    let views = keeper.list(&asked.prefix).await?;
-    if asked.json {
-        output::print(json::line(&views))?;
-    } else if views.is_empty() {
-        output::say(&nothing_under(&asked.prefix));
-    } else {
-        output::print(list(&views))?;
-    }
-    Ok(code(&views))
-}
+pub(crate) const ABSENT: &str = "-";
+/// Instead of the time that is left.
+pub(crate) const OVERDUE: &str = "overdue";
 
 pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
+    let keeper = crate::store::open(&asked.store.url()?).await?;
     if asked.keys {
         return keys(&keeper, asked);
     }
@@ -35,9 +23,9 @@ pub(crate) async fn show(asked: &ShowArguments) -> Result<u8, Failure> {
     } else if view.holders.is_empty() && view.waiters.is_empty() && agree(&view.nodes) {
         output::say(&format!("{:?} is free", asked.name));
     } else {
-        output::print(portrait(&view))?;
+        output::print(portrait(&view, Look::of_stdout(&asked.manner, asked.wide)))?;
     }
-    Ok(code(std::slice::from_ref(&view)))
+    Ok(if view.holders.is_empty() { exit::NOTHING } else { exit::FINE })
 }
 
 /// Where the store keeps the lock; works also for a recipe that cannot tell who holds it.
@@ -53,44 +41,7 @@ fn keys(keeper: &Keeper, asked: &ShowArguments) -> Result<u8, Failure> {
     Ok(exit::FINE)
 }
 
-fn code(views: &[LockView]) -> u8 {
-    let held = views.iter().any(|view| !view.holders.is_empty());
-    if held { exit::FINE } else { exit::NOTHING }
-}
-
-fn nothing_under(prefix: &str) -> String {
-    match prefix {
-        "" => "no lock is held".to_owned(),
-        _ => format!("no lock is held whose name starts with {prefix:?}"),
-    }
-}
-
-/// One line per holder; the first line of each name shows the number of waiters.
-fn list(views: &[LockView]) -> String {
-    let mut rows = Vec::new();
-    for view in views {
-        let name = visible(view.name.as_str());
-        let mut waiting = match view.waiters.len() {
-            0 => ABSENT.to_owned(),
-            number => number.to_string(),
-        };
-        for holder in &view.holders {
-            let [identity, mode, held, expires, token, note] = cells(holder);
-            let waiting = std::mem::replace(&mut waiting, ABSENT.to_owned());
-            let note = shortened(&note, NOTE_IN_LIST);
-            rows.push([name.clone(), identity, mode, held, expires, token, waiting, note]);
-        }
-        if view.holders.is_empty() {
-            let nobody = || ABSENT.to_owned();
-            let (none, no_note) = (nobody(), String::new());
-            rows.push([name, none, nobody(), nobody(), nobody(), nobody(), waiting, no_note]);
-        }
-    }
-    let titles = ["NAME", "HOLDER", "MODE", "HELD", "EXPIRES", "TOKEN", "WAITING", "NOTE"];
-    table::lay_out("", titles, &rows)
-}
-
-fn portrait(view: &LockView) -> String {
+pub(crate) fn portrait(view: &LockView, look: Look) -> String {
     let mut text = format!("{}\n", visible(view.name.as_str()));
     if view.holders.is_empty() {
         text += "\nheld by nobody\n";
@@ -98,7 +49,10 @@ fn portrait(view: &LockView) -> String {
         let rows: Vec<_> = view.holders.iter().map(cells).collect();
         let titles = ["HOLDER", "MODE", "HELD", "EXPIRES", "TOKEN", "NOTE"];
         text += "\nheld by\n";
-        text += &table::lay_out("  ", titles, &rows);
+        let table = Table::new("  ", titles).look(look).cut("HOLDER", 18).cut("NOTE", 10);
+        // The token is what `show` is asked for.
+        let mut table = table.leave_out(&["NOTE", "MODE", "HELD"]).alarming(OVERDUE);
+        text += &table.lay_out(&rows);
     }
     if !view.waiters.is_empty() {
         let rows = view.waiters.iter().enumerate().map(|(index, waiter)| {
@@ -112,10 +66,12 @@ fn portrait(view: &LockView) -> String {
         });
         let rows: Vec<_> = rows.collect();
         text += "\nwaited for by\n";
-        text += &table::lay_out("  ", ["PLACE", "WAITER", "MODE", "WAITING", "NOTE"], &rows);
+        let titles = ["PLACE", "WAITER", "MODE", "WAITING", "NOTE"];
+        let table = Table::new("  ", titles).look(look).cut("WAITER", 18).cut("NOTE", 10);
+        text += &table.leave_out(&["NOTE", "MODE"]).lay_out(&rows);
     }
     if !view.nodes.is_empty() {
-        text += &votes(&view.nodes);
+        text += &votes(&view.nodes, look);
     }
     text
 }
@@ -126,7 +82,7 @@ fn agree(nodes: &[NodeView]) -> bool {
 }
 
 /// What each node of several has: `3 of 5 nodes`, and a line for each.
-fn votes(nodes: &[NodeView]) -> String {
+fn votes(nodes: &[NodeView], look: Look) -> String {
     let rows = nodes.iter().map(|node| {
         let holder = node.holders.first();
         let has = holder.map_or_else(|| ABSENT.to_owned(), who);
@@ -141,7 +97,9 @@ fn votes(nodes: &[NodeView]) -> String {
     });
     let rows: Vec<_> = rows.collect();
     let taken = nodes.iter().filter(|node| !node.holders.is_empty()).count();
-    let lines = table::lay_out("  ", ["NODE", "HAS", "EXPIRES", "DOES NOT VOTE"], &rows);
+    let table = Table::new("  ", ["NODE", "HAS", "EXPIRES", "DOES NOT VOTE"]).look(look);
+    let table = table.cut("NODE", 16).cut("HAS", 12).cut("DOES NOT VOTE", 16);
+    let lines = table.leave_out(&["HAS", "EXPIRES"]).lay_out(&rows);
     format!("\ntaken at {taken} of {} nodes\n{lines}", nodes.len())
 }
 
@@ -151,7 +109,24 @@ fn who(holder: &HolderView) -> String {
     visible(identity)
 }
 
-fn cells(holder: &HolderView) -> [String; 6] {
+/// A store that does not know says zero.
+fn held_for(holder: &HolderView) -> String {
+    match holder.held_for.is_zero() {
+        true => ABSENT.to_owned(),
+        false => span(holder.held_for),
+    }
+}
+
+fn expires(holder: &HolderView) -> String {
+    match holder.expires_in.is_zero() {
+        // Neither the one nor the other: of a holder that came by another library.
+        true if holder.held_for.is_zero() => ABSENT.to_owned(),
+        true => OVERDUE.to_owned(),
+        false => format!("in {}", span(holder.expires_in)),
+    }
+}
+
+pub(crate) fn cells(holder: &HolderView) -> [String; 6] {
     let mut mode = holder.mode.to_string();
     if holder.count > 1 {
         mode += &format!(" ×{}", holder.count);
@@ -159,8 +134,8 @@ fn cells(holder: &HolderView) -> [String; 6] {
     [
         who(holder),
         mode,
-        span(holder.held_for),
-        format!("in {}", span(holder.expires_in)),
+        held_for(holder),
+        expires(holder),
         holder.token.map_or_else(|| ABSENT.to_owned(), |token: FencingToken| token.to_string()),
         visible(&holder.note),
     ]

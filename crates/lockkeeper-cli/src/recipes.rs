@@ -2,7 +2,8 @@
 
 use crate::arguments::RecipesArguments;
 use crate::exit::Failure;
-use crate::{exit, json, output, table};
+use crate::table::{Look, Table};
+use crate::{exit, json, output};
 use lockkeeper::Recipe;
 use serde::Serialize;
 
@@ -22,6 +23,19 @@ const TITLES: [&str; 13] = [
     "feature",
 ];
 
+/// What is left out on a narrow screen, the first one first.
+const DISPENSABLE: &[&str] = &[
+    "FEATURE",
+    "MIN_HOLD",
+    "PORTABLE",
+    "DURABLE",
+    "WAKES",
+    "RE-ENTRANT",
+    "PERMITS",
+    "SHARED",
+    "REACH",
+];
+
 pub(crate) fn print(asked: &RecipesArguments) -> Result<u8, Failure> {
     let recipes = lockkeeper::recipes();
     output::print(if asked.json {
@@ -29,17 +43,29 @@ pub(crate) fn print(asked: &RecipesArguments) -> Result<u8, Failure> {
     } else if asked.markdown {
         markdown(recipes)
     } else {
-        human(recipes)
+        human(recipes, asked)
     })?;
     Ok(exit::FINE)
 }
 
-fn human(recipes: &[Recipe]) -> String {
+fn human(recipes: &[Recipe], asked: &RecipesArguments) -> String {
     let rows: Vec<_> = recipes.iter().map(|recipe| cells(recipe, "yes", "-")).collect();
-    let mut text =
-        table::lay_out("", TITLES.map(str::to_uppercase).each_ref().map(|t| &**t), &rows);
-    for missing in recipes.iter().filter(|recipe| !recipe.compiled) {
-        text += &format!("{}: is not compiled into this program\n", missing.scheme);
+    let titles = TITLES.map(str::to_uppercase);
+    let look = Look::of_stdout(&asked.manner, asked.wide);
+    let table = Table::new("", titles.each_ref().map(|title| &**title)).look(look);
+    let mut table = table.cut("STORE URL", 30).leave_out(DISPENSABLE);
+    let mut text = table.lay_out(&rows);
+    let left_out = table.left_out();
+    if !left_out.is_empty() {
+        text += &format!("{} more columns with --wide\n", left_out.len());
+    }
+    let mut missing: Vec<_> = recipes.iter().filter(|recipe| !recipe.compiled).collect();
+    missing.dedup_by_key(|recipe| recipe.scheme);
+    for Recipe { scheme, feature, .. } in missing {
+        let feature = feature.unwrap_or_default();
+        text += &format!(
+            "{scheme}: is not compiled into this program: build it with the feature {feature:?}\n"
+        );
     }
     text
 }

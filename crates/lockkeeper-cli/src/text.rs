@@ -1,6 +1,7 @@
 //! Text for people.
 
 use std::time::Duration;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// `text` with everything escaped that a terminal would interpret instead of showing.
 ///
@@ -30,6 +31,30 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let most = limit.saturating_sub('…'.len_utf8());
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
+}
+
+/// How many columns of a screen `text` takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// As much of `text` as fits into `most` columns of a screen, ending in `…` if that is not all.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut left = most.saturating_sub(1);
+    for c in text.chars() {
+        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else { break };
+        left = rest;
+        kept.push(c);
+    }
+    // A character of two columns may have left one empty.
+    if most > 0 {
+        kept.push('…');
+    }
+    kept
 }
 
 /// A command line for display: arguments that need quotes have them.
@@ -83,6 +108,18 @@ mod tests {
         for limit in 0..12 {
             let short = shortened("aéé🔒🔒", limit);
             assert!(short.len() <= limit.max('…'.len_utf8()), "{limit}: {short}");
+        }
+    }
+
+    #[test]
+    fn cutting_counts_columns_of_the_screen() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("longer", 5), "long…");
+        assert_eq!(cut("订单对账", 8), "订单对账");
+        assert_eq!(cut("订单对账", 7), "订单对…");
+        assert_eq!(cut("订单对账", 6), "订单…");
+        for most in 0..12 {
+            assert!(width(&cut("aé🔒订e\u{301}🔒bc", most)) <= most, "{most}");
         }
     }
 

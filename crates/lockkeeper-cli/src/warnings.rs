@@ -1,109 +1,49 @@
-//! What the library warns of, as lines on stderr.
-//!
-//! The library tells of its warnings by `tracing`, and without a subscriber nobody would see them: that
-//! Redis may evict locks, that a right is missing, that a lock was left out of a list. This is the
-//! smallest subscriber that shows them. `tracing-subscriber` was rejected: to print lines that look
-//! like our others it would need a formatter of our own all the same.
+//! What the library warns of, as lines for people.
 
-use crate::output;
 use std::fmt::{self, Write};
-use std::sync::mpsc;
-use std::time::Duration;
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata};
 
 /// Modules whose warnings the command tells of in words of its own, at the moment that suits it: a lost
 /// lock, and a release that was not answered.
 const TOLD_OTHERWISE: [&str; 2] = ["lockkeeper::event", "lockkeeper::hold"];
 
-/// How long a stuck stderr can delay the end.
-const LAST_WORD: Duration = Duration::from_millis(500);
-
-/// Prints warnings from now on, each as one line that begins as all of ours do.
+/// Whether this is a warning that is shown without being asked for.
 ///
 /// Only those of lockkeeper: what other libraries warn of is explained by our own errors.
-pub(crate) fn show() -> Warnings {
-    let (warnings, told) = mpsc::channel();
-    // A thread of its own, which ends with the process: a stderr that is stuck must not keep a lock
-    // from being renewed. If there is none, warnings are not shown.
-    let printer = std::thread::Builder::new().name("warnings".into());
-    if printer.spawn(move || told.iter().for_each(print)).is_ok() {
-        // Fails only if there is a subscriber already, which only we could have set.
-        let _ = tracing::subscriber::set_global_default(Warnings(warnings.clone()));
-    }
-    Warnings(warnings)
+pub(crate) fn is_shown(told: &Metadata<'_>) -> bool {
+    told.is_event()
+        && *told.level() <= Level::WARN
+        && is_of_lockkeeper(told.target())
+        && !TOLD_OTHERWISE.into_iter().any(|module| is_within(module, told.target()))
 }
 
-/// What the printer is told.
-enum Told {
-    Warning(String),
-    /// To say that everything before is printed.
-    Flush(mpsc::Sender<()>),
+/// Whether it comes from a module of the library.
+pub(crate) fn is_of_lockkeeper(target: &str) -> bool {
+    is_within("lockkeeper", target)
 }
 
-fn print(told: Told) {
-    match told {
-        Told::Warning(line) => output::say(&line),
-        // The caller of `flush` may have gone on.
-        Told::Flush(done) => drop(done.send(())),
-    }
-}
-
-/// The way to the printer.
-pub(crate) struct Warnings(mpsc::Sender<Told>);
-
-impl Warnings {
-    /// Waits until all warnings so far are printed, but not for a stderr that is stuck.
-    pub(crate) fn flush(&self) {
-        let (done, flushed) = mpsc::channel();
-        if self.0.send(Told::Flush(done)).is_ok() {
-            let _ = flushed.recv_timeout(LAST_WORD);
-        }
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::WARN && is_ours(metadata.target())
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        // The printer ends with the process.
-        let _ = self.0.send(Told::Warning(line.finish()));
-    }
-
-    // No span is enabled, so nothing is ever asked of these.
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-/// Whether to print what comes from this module.
-fn is_ours(target: &str) -> bool {
-    let within = |module: &str| {
-        let rest = target.strip_prefix(module);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-    };
-    within("lockkeeper") && !TOLD_OTHERWISE.into_iter().any(within)
+fn is_within(module: &str, target: &str) -> bool {
+    let rest = target.strip_prefix(module);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 /// The message, and behind it what it is about.
 #[derive(Default)]
-struct Line {
-    message: String,
+pub(crate) struct Line {
+    pub(crate) message: String,
     fields: String,
 }
 
 impl Line {
+    pub(crate) fn of(event: &Event<'_>) -> Self {
+        let mut line = Self::default();
+        event.record(&mut line);
+        line
+    }
+
     /// In one line, whatever a store said: a line break would look like a message of another program.
-    fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let text = match self.fields.is_empty() {
             true => format!("warning: {}", self.message),
             false => format!("warning: {} ({})", self.message, self.fields),
@@ -134,6 +74,9 @@ mod tests {
 
     #[test]
     fn what_the_command_says_itself_is_not_said_twice() {
+        let is_ours = |target: &str| {
+            is_of_lockkeeper(target) && !TOLD_OTHERWISE.into_iter().any(|it| is_within(it, target))
+        };
         assert!(is_ours("lockkeeper::backend::redis::eviction") && is_ours("lockkeeper"));
         for other in ["lockkeeper::event", "lockkeeper::hold::ending", "lockkeeper_lab", "rustls"] {
             assert!(!is_ours(other), "{other}");

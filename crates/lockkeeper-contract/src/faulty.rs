@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use lockkeeper::backend::{
-    Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease,
+    Alarm, Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
     MultiAcquire, Name, Patience, Release, Reserve, Reserved, Sequencer, Standing, Ticket,
     Together, Voter,
 };
@@ -263,6 +263,14 @@ impl Backend for Faulty {
         self.inner.incarnation().await
     }
 
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.inner.checkup().await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.inner.round_trips(count).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
@@ -371,15 +379,29 @@ struct FaultyLease {
     switches: Arc<Switches>,
 }
 
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl Lease for FaultyLease {
-    async fn renew(&mut self) -> Result<Standing> {
+/// Which of a lease's ways to ask for more time.
+#[derive(Debug, Clone, Copy)]
+enum Ask {
+    Renew,
+    HandOut,
+    TakeOver,
+}
+
+impl FaultyLease {
+    async fn pass(&mut self, how: Ask) -> Result<Standing> {
+        match how {
+            Ask::Renew => self.inner.renew().await,
+            Ask::HandOut => self.inner.hand_out().await,
+            Ask::TakeOver => self.inner.take_over().await,
+        }
+    }
+
+    async fn ask(&mut self, how: Ask) -> Result<Standing> {
         self.switches.renewals_begun.fetch_add(1, Ordering::SeqCst);
         let mut setting = self.switches.renewals.subscribe();
         let become_of_it = *setting.borrow_and_update();
         match become_of_it {
-            Renewals::Pass => self.inner.renew().await,
+            Renewals::Pass => self.pass(how).await,
             Renewals::Fail => Err(fault("the renewal was dropped")),
             Renewals::Hang => {
                 changed(&mut setting).await;
@@ -387,18 +409,34 @@ impl Lease for FaultyLease {
             }
             Renewals::SentLate => {
                 changed(&mut setting).await;
-                self.inner.renew().await
+                self.pass(how).await
             }
             Renewals::AnsweredLate => {
-                let answer = self.inner.renew().await;
+                let answer = self.pass(how).await;
                 changed(&mut setting).await;
                 answer
             }
             Renewals::AnswerLost => {
-                self.inner.renew().await?;
+                self.pass(how).await?;
                 Err(fault("the answer was lost"))
             }
         }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Lease for FaultyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        self.ask(Ask::Renew).await
+    }
+
+    async fn hand_out(&mut self) -> Result<Standing> {
+        self.ask(Ask::HandOut).await
+    }
+
+    async fn take_over(&mut self) -> Result<Standing> {
+        self.ask(Ask::TakeOver).await
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {

@@ -124,7 +124,7 @@ impl Stage {
     /// property of the store, and it would only disturb the case.
     #[cfg(unix)]
     pub(crate) async fn pause(&self, process: &Process) -> Outcome {
-        let probe = self.keeper().await?.lock(&self.name("probe"));
+        let probe = self.keeper().await?.lock(self.name("probe"));
         for _ in 0..20 {
             process.pause()?;
             let answered = tokio::time::timeout(ms(700), probe.try_acquire()).await;

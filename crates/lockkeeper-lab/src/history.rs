@@ -43,6 +43,14 @@ pub enum What {
         /// How it is to be shared.
         mode: Mode,
     },
+    /// The claim goes on with what another had, by its ticket: it has that one's token. Stamped before
+    /// the call.
+    Continues {
+        /// Its number.
+        claim: u64,
+        /// The claim that the store granted.
+        of: u64,
+    },
     /// The claim is known to stand in the queue. Stamped after that was learnt.
     Queued {
         /// Its number.

@@ -3,11 +3,14 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lockkeeper_lab::check::{self, Demands, Report, Verdict};
+use lockkeeper_lab::compare::{self, CompareArguments, Whose};
 use lockkeeper_lab::history::Record;
 use lockkeeper_lab::ids::{self, IdsArguments, TakeArguments};
 use lockkeeper_lab::interop;
 use lockkeeper_lab::picture;
+use lockkeeper_lab::screen::{self, ScreenArguments};
 use lockkeeper_lab::server;
+use lockkeeper_lab::stories::{self, ActArguments, StoriesArguments};
 use lockkeeper_lab::workload::{self, RunArguments, WorkArguments};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +42,8 @@ enum Verb {
         #[arg(long)]
         ids_across: bool,
     },
+    /// Measure every recipe and other libraries on the same servers
+    Compare(CompareArguments),
     /// Try locks of ours and of other libraries against each other
     Interop {
         /// The store that they meet on; all of them if none is named
@@ -47,6 +52,10 @@ enum Verb {
         #[arg(last = true)]
         words: Vec<String>,
     },
+    /// Show the known failures of distributed locks, and their cures
+    Stories(StoriesArguments),
+    /// Record a session of the command line, and draw the picture of the README
+    Screen(ScreenArguments),
     /// Start one of each server, and wait for Ctrl-C
     Servers,
     /// Install what the servers need, if it is missing
@@ -61,6 +70,17 @@ enum Verb {
     /// Our side of `interop`
     #[command(hide = true)]
     Peer {
+        /// The store
+        url: String,
+    },
+    /// One client of a story
+    #[command(hide = true)]
+    Act(ActArguments),
+    /// One process of a comparison
+    #[command(hide = true)]
+    Contend {
+        /// Whose locks are taken
+        whose: Whose,
         /// The store
         url: String,
     },
@@ -103,8 +123,17 @@ fn obey(verb: Verb) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Verb::Ids(arguments) => Ok(exit_code(ids::run(&arguments)?.verdict)),
+        Verb::Compare(arguments) => compare::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Verb::Contend { whose, url } => compare::contend(whose, &url).map(|()| ExitCode::SUCCESS),
         Verb::Interop { store, words } => interop::run(store.as_deref(), &words),
         Verb::Peer { url } => interop::serve(&url).map(|()| ExitCode::SUCCESS),
+        Verb::Stories(arguments) => Ok(exit_code(stories::run(&arguments)?)),
+        Verb::Act(arguments) => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(stories::act(arguments))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Screen(arguments) => screen::run(&arguments).map(|()| ExitCode::SUCCESS),
         Verb::Servers => server::servers().map(|()| ExitCode::SUCCESS),
         Verb::Setup => server::setup().map(|()| ExitCode::SUCCESS),
         Verb::WithServers { command } => server::with_servers(&command),

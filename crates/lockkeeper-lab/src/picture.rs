@@ -3,12 +3,14 @@
 mod draw;
 mod page;
 mod scene;
+mod strip;
 #[cfg(test)]
 mod tests;
 
 use crate::check::{Report, Story};
 use crate::history::Record;
 use scene::Scene;
+pub use strip::{Mark, Panel, strip};
 
 /// One self-contained page of HTML: it loads nothing and runs no script.
 ///
@@ -22,7 +24,7 @@ pub fn timeline(records: &[Record], report: &Report) -> String {
 }
 
 /// Escapes text for HTML, also inside quotes.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -77,7 +77,7 @@ fn many(runtime: &Runtime) {
     let guards = runtime.block_on(async {
         let mut guards = Vec::with_capacity(HOLDS);
         for number in 0..HOLDS {
-            guards.push(keeper.lock(&format!("bench/{number}")).acquire().await.expect("a guard"));
+            guards.push(keeper.lock(format!("bench/{number}")).acquire().await.expect("a guard"));
         }
         guards
     });

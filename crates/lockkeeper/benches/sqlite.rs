@@ -83,7 +83,7 @@ fn all<F: Future<Output = ()> + Send + 'static>(
 }
 
 async fn ours_once(keeper: &Keeper, task: u32, turns: u32) {
-    let lock = keeper.lock(&format!("bench/{task}"));
+    let lock = keeper.lock(format!("bench/{task}"));
     for _ in 0..turns {
         lock.acquire().await.expect("a guard").release().await.expect("released");
     }

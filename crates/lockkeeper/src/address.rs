@@ -4,6 +4,7 @@ use crate::backend::support::options::config;
 use crate::backend::support::percent;
 use crate::duration::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
+use crate::similar::did_you_mean;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -67,9 +68,10 @@ impl Address {
         let known = known.concat();
         let unknown = self.options.keys().find(|key| !known.contains(&key.as_str()));
         let Some(unknown) = unknown else { return Ok(()) };
+        let meant = did_you_mean(unknown, known.iter().copied());
         let known = match &known[..] {
             [] => "it takes none".to_owned(),
-            known => format!("it takes {}", known.join(", ")),
+            known => format!("{meant}it takes {}", known.join(", ")),
         };
         let scheme = &self.scheme;
         Err(Error::new(ErrorKind::Config, format!("{scheme}: has no option {unknown:?}: {known}")))
@@ -244,5 +246,7 @@ mod tests {
         let error = address.only_options(&[&["sync"]]).unwrap_err();
         assert_eq!(error.to_string(), "sqlite: has no option \"colour\": it takes sync");
         assert!(address.only_options(&[&["colour"]]).is_ok());
+        let error = address.only_options(&[&["color", "sync"]]).unwrap_err().to_string();
+        assert!(error.contains("did you mean \"color\"? it takes color, sync"), "{error}");
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::chacha;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fnv;
 use crate::name::Name;
+pub use crate::token::FencingToken;
 use std::fmt;
-use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,76 +147,51 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A number that grows with every grant of a name.
-///
-/// A resource that remembers the largest token it has seen, and refuses smaller ones, is safe
-/// from a holder that was paused past its lease; see [`fence`](crate::fence).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(NonZeroU64);
-
-impl FencingToken {
-    /// How far apart the tokens of two grants are in a store that counts changes instead of time:
-    /// see [`from_revision`](Self::from_revision).
-    pub const STEP: u64 = 1024;
-
-    /// The token with this number; `None` for zero.
-    pub fn new(number: u64) -> Option<Self> {
-        NonZeroU64::new(number).map(Self)
-    }
-
-    /// The number, below 2⁵³ so that it survives JSON and JavaScript.
-    pub fn get(self) -> u64 {
-        self.0.get()
-    }
-
-    /// The token after `last`, in a store whose wall clock reads `now_us` microseconds.
-    ///
-    /// The clock makes tokens grow even when the store forgot `last`; `last` makes them grow
-    /// even when the clock goes back. Every store that has a clock of its own counts in this unit,
-    /// so that tokens go on growing when one moves from one to another.
-    pub fn after(last: u64, now_us: u64) -> Self {
-        let number = last.saturating_add(1).max(now_us);
-        Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX))
-    }
-
-    /// The token of a grant made by the change with this number, in a store that counts changes:
-    /// etcd's revision, ZooKeeper's transaction. The numbers between two tokens are left free for
-    /// a client that has to put one above another without asking the store.
-    ///
-    /// `None` for a number that is not positive, or so large that the token would not be exact in
-    /// JSON.
-    pub fn from_revision(revision: i64) -> Option<Self> {
-        let number = u64::try_from(revision).ok()?.checked_mul(Self::STEP)?;
-        Self::new(number).filter(|_| number < 1 << 53)
-    }
-}
-
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The identity of one claim, unique for ever: what a release or a renewal is checked against.
+///
+/// A keeper makes one for each claim. A caller that wants to ask for the same claim again, from
+/// wherever, makes one itself; see [`Lock::claim`](crate::Lock::claim).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(u128);
 
 impl ClaimId {
+    /// A new one, of random numbers.
+    ///
+    /// # Errors
+    /// Only when the system gives no random numbers.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 16];
+        fill(&mut bytes)?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+
+    /// That of one of several claims that are asked for under this id: another for each name.
+    pub(crate) fn of_part(self, name: &Name) -> Self {
+        Self(self.0 ^ fnv::hash_128(name.as_str().as_bytes()))
+    }
+
     /// A number below `of` that differs between claims made one after another.
     pub(crate) fn spread(self, of: u32) -> u32 {
         u32::try_from(self.0 % u128::from(of)).unwrap_or_default()
     }
 }
 
-/// As [`Display`](fmt::Display) writes it: 32 hexadecimal digits.
+/// As [`Display`](fmt::Display) writes it, 32 hexadecimal digits; or as a UUID is written.
 impl FromStr for ClaimId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        let is_uuid = text.len() == 36
+            && text
+                .bytes()
+                .enumerate()
+                .all(|(at, byte)| (byte == b'-') == [8, 13, 18, 23].contains(&at));
+        let digits = if is_uuid { text.replace('-', "") } else { text.to_owned() };
+        let is_hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hex.then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
         number.map(Self).ok_or_else(|| {
-            let message = format!("{text:?} is not the id of a claim: 32 hexadecimal digits");
+            let message =
+                format!("{text:?} is not the id of a claim: 32 hexadecimal digits, or a UUID");
             Error::new(ErrorKind::Config, message)
         })
     }
@@ -251,10 +227,7 @@ pub(crate) struct ClaimIds {
 impl ClaimIds {
     pub(crate) fn new() -> Result<Self> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "the system gave no random numbers")
-                .caused_by(error.to_string())
-        })?;
+        fill(&mut bytes)?;
         let (words, _) = bytes.as_chunks::<4>();
         let mut key = [0; 8];
         key.iter_mut().zip(words).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
@@ -264,6 +237,13 @@ impl ClaimIds {
     pub(crate) fn next(&self) -> ClaimId {
         ClaimId(chacha::number(&self.key, self.next.fetch_add(1, Ordering::Relaxed)))
     }
+}
+
+fn fill(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "the system gave no random numbers")
+            .caused_by(error.to_string())
+    })
 }
 
 /// Without the key.
@@ -295,23 +275,38 @@ pub struct Claim {
     pub identity: Arc<str>,
     /// Free text shown to those who wait.
     pub note: Arc<str>,
+    /// The id is one that the caller chose, perhaps for an earlier request: the claim may be in the
+    /// store already.
+    pub by_id: bool,
+}
+
+impl Claim {
+    /// The refusal of a claim that was asked for by an id which is that of a claim with other terms: of
+    /// mode `has`, and with a ttl of `ttl`, where the store knows that. Each holder of a claim counts on
+    /// the ttl that it asked for, so it must be the same for all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`], unless the terms are the same.
+    pub fn refuse_other_terms(&self, has: Mode, ttl: Option<Duration>) -> Result<()> {
+        let (name, mode) = (&self.name, self.mode);
+        let differs = if mode != has {
+            format!("is {has}, not {mode}")
+        } else if ttl.is_some_and(|ttl| ttl.as_millis() != self.ttl.as_millis()) {
+            format!("has a ttl of {:?}, not {:?}", ttl.unwrap_or_default(), self.ttl)
+        } else {
+            return Ok(());
+        };
+        let message = format!(
+            "the claim on {name:?} with this id {differs}: an id is for one claim, so ask for the \
+             same again, or make a new id"
+        );
+        Err(Error::new(ErrorKind::Config, message))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_grow_by_counter_and_by_clock_and_stay_exact_in_javascript() {
-        assert_eq!(FencingToken::after(5000, 0).get(), 5001);
-        assert_eq!(FencingToken::after(0, 7).get(), 7);
-        let year_2200_us = 7_258_118_400_000_000;
-        assert!(FencingToken::after(0, year_2200_us).get() < 1 << 53);
-        assert_eq!(FencingToken::from_revision(3), FencingToken::new(3072));
-        assert_eq!(FencingToken::from_revision(0), None);
-        assert_eq!(FencingToken::from_revision(-1), None);
-        assert_eq!(FencingToken::from_revision(i64::MAX), None);
-    }
 
     #[test]
     fn claim_ids_differ() {
@@ -320,8 +315,11 @@ mod tests {
         assert_ne!(ids.next(), ClaimIds::new().unwrap().next());
         let id = ids.next();
         assert_eq!(id.to_string().parse::<ClaimId>().unwrap(), id);
-        for wrong in ["", "1", "+0000000000000000000000000000001", &"f".repeat(33), &"g".repeat(32)]
-        {
+        let uuid: ClaimId = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
+        assert_eq!(uuid.to_string(), "00112233445566778899aabbccddeeff");
+        let wrong =
+            ["", "1", "+0000000000000000000000000000001", "0011223344-55-6677-8899-aabbccddeeff"];
+        for wrong in wrong.into_iter().chain([&*"f".repeat(33), &*"g".repeat(32)]) {
             assert_eq!(wrong.parse::<ClaimId>().unwrap_err().kind(), ErrorKind::Config, "{wrong}");
         }
     }

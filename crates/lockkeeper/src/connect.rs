@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::Keeper;
 use crate::patience::OUTAGE;
 use crate::recipes::recipes;
+use crate::similar::did_you_mean;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,32 +201,56 @@ async fn open_address(address: Address, background: &Background) -> Result<Arc<d
             let options = crate::backend::zookeeper::ZooKeeperOptions::read(&address)?;
             Box::new(options).open(background).await
         }
-        other => Err(unknown_scheme(other)),
+        other => Err(unknown_scheme(other, &address)),
     }
 }
 
-fn unknown_scheme(scheme: &str) -> Error {
+fn unknown_scheme(scheme: &str, address: &Address) -> Error {
     let known = recipes();
+    if let Some(meant) = host_and_port(scheme, address) {
+        return Error::new(ErrorKind::Config, meant);
+    }
     // The other spellings of a scheme.
-    let scheme = match scheme {
+    let spelled = match scheme {
         "mysql" => "mariadb",
         "postgresql" => "postgres",
+        "rediss" | "redis+sentinel" | "redis+cluster" => "redis",
         scheme => scheme,
     };
-    if let Some(recipe) = known.iter().find(|recipe| recipe.scheme == scheme) {
-        let feature = recipe.feature.unwrap_or_default();
-        return Error::new(
-            ErrorKind::Config,
-            format!("{scheme}: is not compiled in: build lockkeeper with the feature {feature:?}"),
-        );
-    }
     let compiled = known.iter().filter(|recipe| recipe.compiled);
     let mut list: Vec<_> = compiled.map(|recipe| format!("{}:", recipe.scheme)).collect();
     list.dedup();
-    Error::new(
-        ErrorKind::Config,
-        format!("there is no store {scheme:?}: the known ones are {}", list.join(", ")),
-    )
+    let list = list.join(", ");
+    let schemes = known.iter().filter(|recipe| recipe.compiled).map(|recipe| recipe.scheme);
+    let meant = did_you_mean(scheme, schemes);
+    let message = match known.iter().find(|recipe| recipe.scheme == spelled) {
+        Some(recipe) => format!(
+            "{scheme}: is not compiled in: build lockkeeper with the feature {:?}, or use one of {list}",
+            recipe.feature.unwrap_or_default(),
+        ),
+        None => format!("there is no store {scheme:?}: {meant}the known ones are {list}"),
+    };
+    Error::new(ErrorKind::Config, message)
+}
+
+/// What to write instead of a host and a port without a scheme in front. A password can be in neither: what
+/// stands there is shown only if it is a number.
+fn host_and_port(host: &str, address: &Address) -> Option<String> {
+    let port: u16 = address.path.split('/').next()?.parse().ok()?;
+    if address.authority.is_some() {
+        return None;
+    }
+    let scheme = match port {
+        2379 => "etcd",
+        2181 => "zookeeper",
+        3306 => "mariadb",
+        5432 => "postgres",
+        11211 => "memcached",
+        _ => "redis",
+    };
+    Some(format!(
+        "{host}:{port} says where, but not which kind of store: did you mean {scheme}://{host}:{port}?"
+    ))
 }
 
 #[cfg(test)]
@@ -241,12 +266,37 @@ mod tests {
         assert!(!format!("{error:?}").contains("hunter2"));
     }
 
+    #[tokio::test]
+    async fn what_may_be_meant_is_said() {
+        for (url, meant) in [
+            ("127.0.0.1:6379", "redis://127.0.0.1:6379"),
+            ("localhost:2379", "etcd://localhost:2379"),
+            ("memmory:", "\"memory\""),
+        ] {
+            let error = connect(url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains(&format!("did you mean {meant}?")), "{error}");
+        }
+        let error = connect("me:4711@localhost").await.unwrap_err();
+        assert!(!error.to_string().contains("4711"), "it may be a password: {error}");
+    }
+
     #[cfg(not(feature = "sqlite"))]
     #[tokio::test]
     async fn a_scheme_compiled_out_names_its_feature() {
         let error = connect("sqlite:").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("feature \"sqlite\""), "{error}");
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[tokio::test]
+    async fn every_spelling_of_a_scheme_compiled_out_names_its_feature() {
+        for scheme in ["redis", "rediss", "redis+sentinel", "redis+cluster", "redlock"] {
+            let error = connect(&format!("{scheme}://h1/x")).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{scheme}: is not compiled in")), "{error}");
+            assert!(error.contains("feature \"redis\", or use one of memory:"), "{error}");
+        }
     }
 
     #[tokio::test]

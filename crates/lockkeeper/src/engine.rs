@@ -1,18 +1,25 @@
 //! What the parts of one keeper share, and the one way from a claim to a guard.
 
-use crate::backend::{Backend, Together};
+use crate::backend::{Backend, Grant, Lease, Standing, Together};
 use crate::background::Background;
+use crate::by_id::{self, Asking, Begun, Own};
 use crate::claim::{Claim, ClaimIds, Owner};
 use crate::clock::Moment;
 use crate::completing::{Completing, Entered};
+use crate::contact::Contact;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{EventKind, EventSink};
-use crate::guard::Guard;
+use crate::event::{About, EventKind, EventSink, GaveUp};
+use crate::guard::{Guard, lost_error};
 use crate::hold::{Bounds, Hold};
+use crate::loss::LossReason;
 use crate::patience::Patience;
 use crate::reentry::{Entry, Reentry};
 use crate::release::Release;
 use crate::scheduler::Scheduler;
+use crate::terms::{Terms, owner_by_id, unsupported};
+use crate::ticket::Ticket;
+use crate::waiter::Waiter;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,16 +29,17 @@ use tracing::Instrument;
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// How long even the impatient wait for a claim of their own that is on its way out.
-const LEAVING: Duration = Duration::from_secs(1);
+pub(crate) const LEAVING: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) ids: ClaimIds,
     pub(crate) identity: Arc<str>,
     pub(crate) events: EventSink,
+    pub(crate) contact: Contact,
     pub(crate) scheduler: Scheduler,
     pub(crate) reentry: Reentry,
+    asking: Asking,
     /// Where releases, renewals and withdrawals run.
     pub(crate) background: Background,
     /// How long a store may be silent while a claim waits.
@@ -49,8 +57,11 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Another claim on the same terms.
+    /// Another claim on the same terms; one that is asked for by id stays the same, and is found again.
     fn rename(&mut self, engine: &Engine) {
+        if self.claim.by_id {
+            return;
+        }
         self.claim.id = engine.ids.next();
         if !self.named_owner {
             self.claim.owner = Owner::from_id(self.claim.id.to_string());
@@ -70,8 +81,10 @@ impl Engine {
             ids: ClaimIds::new()?,
             identity,
             events: EventSink::new(),
+            contact: Contact::new(),
             scheduler: Scheduler::default(),
             reentry: Reentry::default(),
+            asking: Asking::default(),
             background,
             outage,
             contending: AtomicUsize::new(0),
@@ -85,7 +98,12 @@ impl Engine {
 
     /// Whether nothing is held, and nobody tries to.
     pub(crate) fn is_unused(&self) -> bool {
-        self.scheduler.is_empty() && self.contending.load(Ordering::Acquire) == 0
+        self.scheduler.is_empty() && self.contending() == 0
+    }
+
+    /// How many claims are being made, or wait.
+    pub(crate) fn contending(&self) -> usize {
+        self.contending.load(Ordering::Acquire)
     }
 
     /// A future that is finished even when its caller drops it.
@@ -126,7 +144,13 @@ impl Engine {
         if attempt.named_owner {
             while let Some(entry) = self.reentry.enter(&attempt.claim)? {
                 match entry {
-                    Entry::Again(hold) => return Ok(Some(Guard::new(hold))),
+                    Entry::Again(hold) => {
+                        let guard = Guard::new(hold);
+                        if attempt.claim.by_id {
+                            attempt.claim.refuse_other_terms(guard.mode(), Some(guard.ttl()))?;
+                        }
+                        return Ok(Some(guard));
+                    }
                     // The owner's own claim is on its way out. To meet it in the store would be
                     // to enter again what is about to end.
                     Entry::Leaving(gone) => {
@@ -143,14 +167,27 @@ impl Engine {
             }
         }
         let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
-        let patience = self.with_queued_event(&attempt.claim, patience).forgiving(self.outage);
-        let patience = Arc::new(patience);
-        let abandon = patience.clone();
+        let waiter = (!patience.is_over()).then(|| Waiter::new(self, &attempt.claim, &patience));
+        let patience = match waiter.clone() {
+            Some(waiter) => patience.on_queued(move |place| waiter.queued(place)),
+            None => patience,
+        };
+        let patience = Arc::new(patience.forgiving(self.outage));
         let limit = patience.limit().filter(|_| !patience.is_over());
         let work = contend(self.clone(), attempt, patience.clone()).instrument(span);
-        let work = self.completing(work)?.or_if_abandoned(move || abandon.abandon());
+        let (abandoned, leaving) = (patience.clone(), waiter.clone());
+        let work = self.completing(work)?.or_if_abandoned(move || {
+            let why = if abandoned.is_over() { GaveUp::TimedOut } else { GaveUp::Cancelled };
+            leaving.iter().for_each(|waiter| waiter.gave_up(why));
+            abandoned.abandon();
+        });
         let outcome = self.by(limit.map(|limit| limit + GRACE), work).await?;
         *place = patience.place();
+        match (&outcome, waiter) {
+            (Some(Ok(None)), Some(waiter)) => waiter.gave_up(GaveUp::TimedOut),
+            (Some(Err(_)), Some(waiter)) => waiter.gave_up(GaveUp::Failed),
+            _ => {}
+        }
         match outcome {
             Some(outcome) => outcome,
             None if patience.has_heard() => Ok(None),
@@ -164,7 +201,10 @@ impl Engine {
         attempts: Vec<Attempt>,
         until: Option<Moment>,
     ) -> Result<AllAtOnce> {
-        let known = |attempt: &Attempt| attempt.named_owner && self.reentry.knows(&attempt.claim);
+        // By an id each is found alone.
+        let known = |attempt: &Attempt| {
+            attempt.claim.by_id || attempt.named_owner && self.reentry.knows(&attempt.claim)
+        };
         if attempts.len() < 2 || attempts.iter().any(known) {
             return Ok(AllAtOnce::OneByOne);
         }
@@ -177,25 +217,66 @@ impl Engine {
         }
     }
 
-    fn silent(&self, since: Duration) -> Error {
+    /// Notes whether the store answered a request of a claim that is not held yet.
+    pub(crate) fn note_contact<T>(&self, claim: &Claim, asked: Moment, answer: &Result<T>) {
+        if let Some(after) = self.contact.note(answer) {
+            self.events.emit(About::waiting(claim, asked), EventKind::Reconnected { after });
+        }
+    }
+
+    pub(crate) fn silent(&self, since: Duration) -> Error {
         let message = format!("{} did not answer within {since:.1?}", self.backend);
         Error::new(ErrorKind::Unavailable, message)
     }
 
-    fn with_queued_event(self: &Arc<Self>, claim: &Claim, patience: Patience) -> Patience {
-        if patience.is_over() {
-            return patience;
+    /// Takes back what a claim may have left whose answer was lost. Not one that was asked for by id:
+    /// by that another keeper may have found it, and believe that it holds.
+    fn withdraw(&self, claim: Claim) {
+        if !claim.by_id {
+            self.background.withdraw(self.backend.clone(), claim);
         }
-        let (engine, claim) = (self.clone(), claim.clone());
-        patience.on_queued(move |place| {
-            let place = Some(place).filter(|place| *place > 0);
-            engine.events.emit(&claim, None, EventKind::Queued { place });
-        })
     }
 
-    /// Takes back what a claim may have left whose answer was lost.
-    fn withdraw(&self, claim: Claim) {
-        self.background.withdraw(self.backend.clone(), claim);
+    /// The lease of a claim that was granted to any keeper.
+    pub(crate) fn lease_of(&self, ticket: &Ticket) -> Result<Box<dyn Lease>> {
+        let lease = self.backend.lease_of(ticket);
+        lease.ok_or_else(|| unsupported(self, "tickets", |capability| capability.portable))
+    }
+
+    /// Goes on with a claim that was handed out, as if it had been granted here.
+    pub(crate) async fn take_over(self: &Arc<Self>, ticket: Ticket) -> Result<Guard> {
+        let terms = Terms::of_ticket(&ticket);
+        let claim = terms.attempt(self, ticket.name.clone(), ticket.mode)?.claim;
+        let claim = Claim { id: ticket.id, owner: owner_by_id(ticket.id), by_id: true, ..claim };
+        loop {
+            match by_id::own(self, &claim, Some(Duration::ZERO)).await? {
+                Own::Held(guard) => return Ok(guard.taken_over()),
+                // It is over here, whatever the store has of it still.
+                Own::Leaving => return Err(lost_error(&ticket.name, Some(LossReason::Gone))),
+                Own::Nothing => {}
+            }
+            let mut lease = self.lease_of(&ticket)?;
+            let sent = Moment::now();
+            let valid_for = match lease.take_over().await? {
+                Standing::Held => ticket.ttl,
+                Standing::HeldFor(span) => span,
+                Standing::Lost(reason) => return Err(lost_error(&ticket.name, Some(reason))),
+            };
+            let grant = Grant::new(lease, ticket.token, sent, valid_for);
+            match self.asking.begin(self, &claim, grant, Bounds::default(), sent)? {
+                Begun::Held(guard) => return Ok(guard.taken_over()),
+                Begun::Leaving => {}
+                // Its ticket is still good for something, so the lease is dropped and not released.
+                Begun::Late(_) => return Err(self.silent(Moment::now().since(sent))),
+            }
+        }
+    }
+}
+
+/// The store alone: what is inside would fill a screen.
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.backend)
     }
 }
 
@@ -209,10 +290,42 @@ async fn contend(
     let _contending = Contending::begin(&engine);
     let mut backoff = Backoff::new();
     let waits = !patience.is_over();
+    let _alone = match attempt.claim.by_id {
+        false => None,
+        true => match engine.asking.alone(attempt.claim.id, &patience).await {
+            None => return Ok(None),
+            alone => alone,
+        },
+    };
     loop {
         let claim = &attempt.claim;
-        match engine.backend.acquire(claim, &patience).await {
-            Ok(Some(grant)) => match Hold::begin(&engine, claim.clone(), grant, attempt.bounds) {
+        // The request before may have been granted, and what it was granted be on its way out.
+        if claim.by_id {
+            match by_id::own(&engine, claim, patience.remaining()).await? {
+                Own::Held(guard) => {
+                    claim.refuse_other_terms(guard.mode(), Some(guard.ttl()))?;
+                    return Ok(Some(guard));
+                }
+                Own::Leaving => return Ok(None),
+                Own::Nothing => {}
+            }
+        }
+        let answer = engine.backend.acquire(claim, &patience).await;
+        engine.note_contact(claim, patience.begun(), &answer);
+        match answer {
+            Ok(Some(grant)) if claim.by_id => {
+                let asked = patience.begun();
+                match engine.asking.begin(&engine, claim, grant, attempt.bounds, asked)? {
+                    Begun::Held(guard) => return Ok(Some(guard)),
+                    // It is asked for again, once that is through.
+                    Begun::Leaving => continue,
+                    Begun::Late(late) => {
+                        tracing::warn!(name = claim.name.as_str(), "granted too late");
+                        drop(late);
+                    }
+                }
+            }
+            Ok(Some(grant)) => match hold_of(&engine, &attempt, grant, patience.begun()) {
                 Ok(hold) => {
                     if attempt.named_owner {
                         engine.reentry.remember(&hold);
@@ -221,8 +334,8 @@ async fn contend(
                 }
                 Err(mut late) => {
                     tracing::warn!(name = attempt.claim.name.as_str(), "granted too late");
-                    if late.release(&Release::now()).await.is_err_and(|error| error.leaves_doubt())
-                    {
+                    let released = late.release(&Release::now()).await;
+                    if released.is_err_and(|error| error.leaves_doubt()) {
                         engine.withdraw(attempt.claim.clone());
                     }
                     attempt.rename(&engine);
@@ -243,6 +356,7 @@ async fn contend(
                 tracing::debug!(name = attempt.claim.name.as_str(), %error, "waiting all the same");
                 // The claim of before is being withdrawn, by its id.
                 attempt.rename(&engine);
+                patience.begin_anew();
                 backoff.pause(&patience, attempt.claim.id.spread(32)).await;
                 continue;
             }
@@ -251,10 +365,20 @@ async fn contend(
             return Ok(None);
         }
         if backoff.is_first() && !engine.backend.capability().notified {
-            engine.events.emit(&attempt.claim, None, EventKind::Queued { place: None });
+            let about = About::waiting(&attempt.claim, patience.begun());
+            engine.events.emit(about, EventKind::Queued { place: None });
         }
         backoff.pause(&patience, attempt.claim.id.spread(32)).await;
     }
+}
+
+fn hold_of(
+    engine: &Arc<Engine>,
+    attempt: &Attempt,
+    grant: Grant,
+    asked: Moment,
+) -> Result<Arc<Hold>, Box<dyn Lease>> {
+    Hold::begin(engine, attempt.claim.clone(), grant, attempt.bounds, asked)
 }
 
 /// One more that contends, for as long as this lives.
@@ -285,6 +409,7 @@ async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result
     let claims: Vec<Claim> = attempts.iter().map(|attempt| attempt.claim.clone()).collect();
     let Some(multi) = engine.backend.multi() else { return Ok(AllAtOnce::OneByOne) };
     let _contending = Contending::begin(&engine);
+    let asked = Moment::now();
     let grants = match multi.acquire_all(&claims).await {
         Ok(Together::Granted(grants)) => grants,
         Ok(Together::Busy(index)) => return Ok(AllAtOnce::Busy(index)),
@@ -298,13 +423,14 @@ async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result
     };
     let mut guards = Vec::with_capacity(grants.len());
     for (attempt, grant) in attempts.iter().zip(grants) {
-        match Hold::begin(&engine, attempt.claim.clone(), grant, attempt.bounds) {
+        match hold_of(&engine, attempt, grant, asked) {
             Ok(hold) => {
                 if attempt.named_owner {
                     engine.reentry.remember(&hold);
                 }
                 guards.push(Guard::new(hold));
             }
+            Err(late) if attempt.claim.by_id => drop(late),
             Err(mut late) => {
                 if late.release(&Release::now()).await.is_err_and(|error| error.leaves_doubt()) {
                     engine.withdraw(attempt.claim.clone());

@@ -5,17 +5,37 @@
 //! check and the write must be one atomic step of the resource itself; checking first and
 //! writing after leaves the same gap one size smaller.
 //!
-//! **Who reads before he writes shows his token before he reads.** A resource that learns of a new
-//! holder only by its write still takes the write of a stale one until then; the new holder, who
-//! has read already, then overwrites it without having seen it.
+//! **A holder that reads before it writes shows its token before it reads.** A resource that learns of a
+//! new holder only by its write still takes the write of a stale one until then; the new holder, which
+//! has read already, then overwrites it without having seen it. That first step is called *to enter*.
 //!
-//! For something in this process there is [`Register`]. For stores there are statements to copy:
-//! [`SQL_ENTER`] and [`SQL_UPDATE`], [`SQL_IF_UNCHANGED`], [`REDIS_ENTER`] and [`REDIS_WRITE`].
+//! | the resource | what to use |
+//! |---|---|
+//! | a value in this process | [`Register`] |
+//! | a row of any table, by rusqlite, tokio-postgres or mysql_async | [`FencedTable`] with the module [`sqlite`], [`postgres`] or [`mysql`], each behind the feature of that name |
+//! | a row of any table, by another driver | the statements that [`FencedTable`] writes |
+//! | a hash in Redis, by the crate `redis` | the module [`redis`], behind that feature |
+//! | a hash in Redis, from another language | [`REDIS_ENTER`] and [`REDIS_WRITE`] |
+//!
+//! [`SQL_ENTER`], [`SQL_UPDATE`] and [`SQL_IF_UNCHANGED`] show what such statements look like.
 
-use crate::backend::support::sync::lock;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+mod register;
+mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use register::Register;
+pub use sql::{Dialect, FencedTable};
+
 use crate::claim::FencingToken;
+use crate::error::{Error, ErrorKind};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
 
 /// Shows the token of a new holder, for any SQL database: the first statement under a lock, before
 /// anything is read.
@@ -77,31 +97,6 @@ if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
 return 1";
 
-/// A value in memory that refuses stale writers.
-///
-/// ```
-/// use lockkeeper::{FencingToken, fence::Register};
-///
-/// let (old, new) = (FencingToken::new(1024).unwrap(), FencingToken::new(2048).unwrap());
-/// let balance = Register::new(100);
-/// let seen_by_old = balance.enter(old)?;
-/// let seen_by_new = balance.enter(new)?; // the lock went on while the old holder slept
-/// assert!(balance.write(old, seen_by_old - 10).is_err());
-/// balance.write(new, seen_by_new - 20)?;
-/// assert_eq!(balance.read(), 80);
-/// # Ok::<(), lockkeeper::fence::Stale>(())
-/// ```
-#[derive(Debug)]
-pub struct Register<T> {
-    cell: Mutex<Cell<T>>,
-}
-
-#[derive(Debug)]
-struct Cell<T> {
-    seen: Option<FencingToken>,
-    value: T,
-}
-
 /// The refusal of a write whose token is smaller than one already seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,63 +107,6 @@ pub struct Stale {
     pub seen: FencingToken,
 }
 
-impl<T> Register<T> {
-    /// A register that has seen no token yet.
-    pub fn new(value: T) -> Self {
-        Self { cell: Mutex::new(Cell { seen: None, value }) }
-    }
-
-    /// Replaces the value.
-    ///
-    /// # Errors
-    /// [`Stale`] when a larger token was seen; the value is then unchanged.
-    pub fn write(&self, token: FencingToken, value: T) -> Result<(), Stale> {
-        self.update(token, |old| *old = value)
-    }
-
-    /// Changes the value in place; reading and writing are one step.
-    ///
-    /// # Errors
-    /// [`Stale`] when a larger token was seen; `change` is then not called.
-    pub fn update<R>(
-        &self,
-        token: FencingToken,
-        change: impl FnOnce(&mut T) -> R,
-    ) -> Result<R, Stale> {
-        let mut cell = self.cell();
-        match cell.seen {
-            Some(seen) if token < seen => Err(Stale { token, seen }),
-            _ => {
-                cell.seen = Some(token);
-                Ok(change(&mut cell.value))
-            }
-        }
-    }
-
-    /// Shows the token of a new holder and reads: from here on every smaller token is refused.
-    ///
-    /// # Errors
-    /// [`Stale`] when a larger token was seen.
-    pub fn enter(&self, token: FencingToken) -> Result<T, Stale>
-    where
-        T: Clone,
-    {
-        self.update(token, |value| value.clone())
-    }
-
-    /// The value, for those who only look.
-    pub fn read(&self) -> T
-    where
-        T: Clone,
-    {
-        self.cell().value.clone()
-    }
-
-    fn cell(&self) -> MutexGuard<'_, Cell<T>> {
-        lock(&self.cell)
-    }
-}
-
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "token {} is stale: {} was here already", self.token, self.seen)
@@ -177,22 +115,18 @@ impl fmt::Display for Stale {
 
 impl std::error::Error for Stale {}
 
-#[cfg(test)]
+impl Stale {
+    /// As an error of kind [`ErrorKind::Lost`]: a holder whose token is stale has lost its lock.
+    pub fn to_error(self) -> Error {
+        Error::new(ErrorKind::Lost, format!("{self}; the lock was lost, so stop the work"))
+            .caused_by(self)
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn equal_tokens_write_again_and_smaller_ones_do_not() {
-        let token = |n| FencingToken::new(n).unwrap();
-        let register = Register::new('a');
-        assert!(register.write(token(2), 'b').is_ok());
-        assert!(register.write(token(2), 'c').is_ok());
-        let stale = register.write(token(1), 'x').unwrap_err();
-        assert_eq!((stale.token, stale.seen), (token(1), token(2)));
-        assert_eq!(register.read(), 'c');
-    }
-
-    #[cfg(feature = "sqlite")]
     #[test]
     fn the_sql_statement_refuses_a_stale_writer() {
         let database = rusqlite::Connection::open_in_memory().unwrap();
@@ -218,7 +152,6 @@ mod tests {
         assert_eq!(balance, 80);
     }
 
-    #[cfg(feature = "sqlite")]
     #[test]
     fn of_two_who_read_the_same_version_one_writes() {
         let database = rusqlite::Connection::open_in_memory().unwrap();

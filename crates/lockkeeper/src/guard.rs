@@ -6,6 +6,8 @@ use crate::hold::Hold;
 use crate::loss::LossReason;
 use crate::lost::Lost;
 use crate::name::Name;
+use crate::terms::unsupported;
+use crate::ticket::Ticket;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,20 +37,21 @@ pub struct Guard {
     /// `None` only while being consumed.
     hold: Option<Arc<Hold>>,
     /// Whether it reached the caller, who has not said that no work was done.
-    handed_out: bool,
+    at_work: bool,
+    reached_caller: bool,
 }
 
 impl Guard {
-    /// Takes over one stake in `hold`. Until it is [handed out](Self::hand_out), its end leaves no
-    /// `min_hold` to be served.
+    /// Takes over one stake in `hold`. Until it [reaches its caller](Self::reach_caller), its end
+    /// leaves no `min_hold` to be served.
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold: Some(hold), handed_out: false }
+        Self { hold: Some(hold), at_work: false, reached_caller: false }
     }
 
     /// Marks it as one that reaches its caller: done last, where nothing can go wrong any more.
-    pub(crate) fn hand_out(mut self) -> Self {
-        self.hold().hand_out();
-        self.handed_out = true;
+    pub(crate) fn reach_caller(mut self) -> Self {
+        self.hold().begin_work();
+        (self.at_work, self.reached_caller) = (true, true);
         self
     }
 
@@ -76,6 +79,11 @@ impl Guard {
         self.hold().claim().mode
     }
 
+    /// How long the store keeps it without a renewal.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.hold().claim().ttl
+    }
+
     /// Whose claims on this name count as one with this.
     pub fn owner(&self) -> &Owner {
         &self.hold().claim().owner
@@ -85,6 +93,36 @@ impl Guard {
     /// the store has none that never goes back.
     pub fn token(&self) -> Option<FencingToken> {
         self.hold().token()
+    }
+
+    /// The fencing token, for a caller that cannot do without: `guard.require_token()?` goes into the
+    /// write. To learn of a store without tokens before the lock is taken, acquire it
+    /// [`fenced`](crate::Lock::fenced).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`], naming recipes that give tokens; and for a claim that was taken over
+    /// by a ticket which does not know its token.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let guard = keeper.lock("orders/42").fenced().acquire().await?;
+    /// assert_eq!(Some(guard.require_token()?), guard.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn require_token(&self) -> Result<FencingToken> {
+        let hold = self.hold();
+        hold.token().ok_or_else(|| match hold.engine().backend.capability().fencing {
+            false => unsupported(hold.engine(), "fencing tokens", |c| c.fencing),
+            true => Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the ticket by which {:?} was taken over has no token: make tickets by \
+                     Guard::hand_out, or by Ticket::with_token",
+                    self.name()
+                ),
+            ),
+        })
     }
 
     /// Resolves when the claim is lost.
@@ -170,7 +208,7 @@ impl Guard {
         // Cannot fail: this guard's own stake keeps the count above zero.
         let shared = self.hold().add_stake();
         debug_assert!(shared);
-        Guard::new(self.hold().clone()).hand_out()
+        Guard::new(self.hold().clone()).reach_caller()
     }
 
     /// Says that no work was done under this guard: the claim need not stay for
@@ -190,8 +228,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn cancel_min_hold(&mut self) {
-        if std::mem::take(&mut self.handed_out) {
-            self.hold().hand_back_unused();
+        if std::mem::take(&mut self.at_work) {
+            self.hold().undo_work();
         }
     }
 
@@ -215,11 +253,68 @@ impl Guard {
         engine.completing(hold.release().instrument(span))?.await
     }
 
+    /// Stops renewing, and returns what keeps the claim from now on: its ticket, with which any process
+    /// can [keep](crate::Keeper::keep) it, [give it back](crate::Keeper::give_back) or
+    /// [take it over](crate::Keeper::take_over). The store is asked once more before, so that the claim
+    /// has its whole ttl from here; then it runs out unless it is kept.
+    ///
+    /// Where guards share the claim, the ticket counts as one more of them, and as the last: the claim is
+    /// renewed here until those that are left have gone, and is not given back with them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where a claim lives and dies with its keeper, naming stores where it
+    /// does not; [`ErrorKind::Config`] for a claim with `min_hold` or `max_hold`, which a ticket does not
+    /// know of; [`ErrorKind::Lost`]; [`ErrorKind::Unavailable`] when the store did not answer. In all of
+    /// these the guard is gone, and its claim given back as if the guard had been dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropped at any point, it gives the claim back as if the guard had been dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let guard = keeper.lock("orders/42").acquire().await?;
+    /// let text = guard.hand_out().await?.to_string(); // to a file, a queue, another process
+    ///
+    /// let guard = keeper.take_over(&text.parse()?).await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn hand_out(self) -> Result<Ticket> {
+        // Should the caller leave meanwhile, the guard is dropped like any other.
+        self.confirm().await?;
+        Ok(self.into_ticket())
+    }
+
+    /// Has the store confirm the claim, as one that is kept by its ticket alone.
+    pub(crate) async fn confirm(&self) -> Result<()> {
+        let hold = self.hold().clone();
+        hold.may_be_handed_out()?;
+        let engine = hold.engine().clone();
+        engine.completing(async move { hold.confirm().await })?.await
+    }
+
+    /// Leaves a claim that was confirmed to its ticket.
+    pub(crate) fn into_ticket(self) -> Ticket {
+        let hold = self.into_hold();
+        let ticket = Ticket::of(hold.claim()).with_token(hold.token());
+        hold.leave_to_ticket(true);
+        hold.detach();
+        ticket
+    }
+
+    /// One by which a ticket was taken over: the claim is given back with the last guard again.
+    pub(crate) fn taken_over(self) -> Self {
+        self.hold().leave_to_ticket(false);
+        self
+    }
+
     /// Stops renewing without giving the claim back: it stays taken for the rest of its ttl.
     /// Where the claim is shared, this counts when the last guard goes by `detach`.
     ///
-    /// A renewal that is under way may reach the store after this. The claim then ends with the
-    /// ttl of this guard, also where a ticket with a longer ttl was renewed in between.
+    /// A renewal that is under way may reach the store after this. With the recipes `reentrant` and
+    /// `set-nx-px` of Redis the claim then ends with the ttl of this guard, also where a ticket with a longer
+    /// ttl was renewed in between; elsewhere no renewal shortens what another was told.
     pub fn detach(self) {
         self.into_hold().detach();
     }
@@ -232,8 +327,10 @@ pub(crate) fn lost_error(name: &Name, reason: Option<LossReason>) -> Error {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            hold.release_unattended();
+        let Some(hold) = self.hold.take() else { return };
+        match hold.claim().by_id && !self.reached_caller {
+            true => hold.abandon(),
+            false => hold.release_unattended(),
         }
     }
 }
@@ -241,5 +338,46 @@ impl Drop for Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Guard").field(self.hold()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClaimId, Keeper};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    async fn held_by_id(keeper: &Keeper) -> Guard {
+        let id = ClaimId::random().unwrap();
+        keeper.lock("orders").ttl(LONG).claim(id).acquire().await.unwrap()
+    }
+
+    /// One more guard of the same claim, of a caller that left before it got it.
+    fn unreached(guard: &Guard) -> Guard {
+        assert!(guard.hold().add_stake());
+        Guard::new(guard.hold().clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_reached_nobody_does_not_keep_what_was_given_back() {
+        let keeper = crate::connect("memory:").await.unwrap();
+        let guard = held_by_id(&keeper).await;
+        let left = unreached(&guard);
+        guard.release().await.unwrap();
+        assert!(keeper.lock("orders").try_acquire().await.unwrap().is_none());
+        drop(left);
+        let next = keeper.lock("orders").acquire_within(Duration::from_secs(5)).await;
+        assert!(next.is_ok(), "{next:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_reached_nobody_leaves_the_claim_to_others_with_its_id() {
+        let keeper = crate::connect("memory:").await.unwrap();
+        let guard = held_by_id(&keeper).await;
+        let left = unreached(&guard);
+        let ticket = guard.hand_out().await.unwrap();
+        drop(left);
+        assert!(keeper.keep(&ticket).await.is_ok());
     }
 }

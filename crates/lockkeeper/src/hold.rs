@@ -1,6 +1,7 @@
 //! One held claim: its clock, its renewal, its loss, its release. The only place that renews.
 
 mod ending;
+mod handing_out;
 mod lease_slot;
 
 use crate::alarm::{Alarm, Signal};
@@ -10,12 +11,12 @@ use crate::claim::{Claim, FencingToken};
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::EventKind;
+use crate::event::{About, EventKind};
 use crate::hold::lease_slot::{Afterwards, Slot, Teller};
 use crate::loss::LossReason;
 use crate::reentry::Leaving;
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,11 @@ pub(crate) struct Hold {
     stakes: AtomicUsize,
     /// How many guards ever reached a caller, less those who said that no work was done. With
     /// none, nobody has held the claim, and it need not stay for `min_hold`.
-    handed_out: AtomicUsize,
+    at_work: AtomicUsize,
+    /// Whether a guard was released, as one of several.
+    given_back: AtomicBool,
+    /// Whether the claim was handed out, so that it outlives its guards.
+    has_ticket: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -86,6 +91,7 @@ impl Hold {
         claim: Claim,
         grant: Grant,
         bounds: Bounds,
+        asked: Moment,
     ) -> Result<Arc<Self>, Box<dyn Lease>> {
         let valid_for = grant.valid_for.min(claim.ttl);
         let deadline = grant.sent + validity(valid_for);
@@ -113,20 +119,27 @@ impl Hold {
             acquired: now,
             bounds,
             stakes: AtomicUsize::new(1),
-            handed_out: AtomicUsize::new(0),
+            at_work: AtomicUsize::new(0),
+            given_back: AtomicBool::new(false),
+            has_ticket: AtomicBool::new(false),
             state: Mutex::new(state),
         });
         let mut lease = grant.lease;
         lease.watch(alarm_of(&hold));
         {
             let mut state = hold.state();
-            state.lease = Slot::Here(lease);
             // The alarm may have rung already.
-            if state.phase == Phase::Held {
+            let is_held = state.phase == Phase::Held;
+            if is_held || !hold.claim.by_id {
+                state.lease = Slot::Here(lease);
+            }
+            if is_held {
                 hold.schedule(&mut state);
             }
         }
-        engine.events.emit(&hold.claim, hold.token, EventKind::Acquired);
+        let waited = Some(now.since(asked));
+        let about = About { claim: &hold.claim, token: hold.token, waited, held: None };
+        engine.events.emit(about, EventKind::Acquired);
         Ok(hold)
     }
 
@@ -200,11 +213,37 @@ impl Hold {
 
     /// The way to the store broke: a renewal finds out at once what that means.
     pub(crate) fn endanger(self: &Arc<Self>) {
-        let mut state = self.state();
-        if state.phase == Phase::Held {
-            state.endangered = true;
+        self.engine.contact.failed();
+        let newly = {
+            let mut state = self.state();
+            if state.phase != Phase::Held {
+                return;
+            }
             state.renew_at = state.renew_at.min(Moment::now());
             self.schedule(&mut state);
+            !std::mem::replace(&mut state.endangered, true)
+        };
+        if newly {
+            self.tell_jeopardy();
+        }
+    }
+
+    fn tell_jeopardy(&self) {
+        let remaining = self.state().deadline.min(self.latest_end()).remaining();
+        self.tell(EventKind::InJeopardy { remaining });
+    }
+
+    /// Tells of something that happened to the claim since it was granted.
+    fn tell(&self, kind: EventKind) {
+        let held = Some(Moment::now().since(self.acquired));
+        let about = About { claim: &self.claim, token: self.token, waited: None, held };
+        self.engine.events.emit(about, kind);
+    }
+
+    /// Notes whether the store answered a request about the claim.
+    fn note_contact<T>(&self, answer: &Result<T>) {
+        if let Some(after) = self.engine.contact.note(answer) {
+            self.tell(EventKind::Reconnected { after });
         }
     }
 
@@ -261,19 +300,28 @@ impl Hold {
     }
 
     async fn renew(self: Arc<Self>, lease: Box<dyn Lease>) {
+        // The answer was settled.
+        let _ = self.ask(lease, false).await;
+    }
+
+    /// Asks the store to keep the claim, to be handed out or not; what it said, which was settled.
+    async fn ask(self: Arc<Self>, lease: Box<dyn Lease>, hands_out: bool) -> Result<Standing> {
         let sent = Moment::now();
         let mut renewal = Renewal { hold: self, lease: Some(lease), sent };
-        let Some(lease) = renewal.lease.as_mut() else { return };
-        let answer = lease.renew().await;
+        let over = || Err(LossReason::Gone.to_error());
+        let Some(lease) = renewal.lease.as_mut() else { return over() };
+        let answer = if hands_out { lease.hand_out().await } else { lease.renew().await };
+        renewal.hold.note_contact(&answer);
         if let Err(error) = &answer {
             let name = renewal.hold.claim.name.as_str();
             tracing::debug!(name, %error, "renewal not answered");
         }
-        let Some(lease) = renewal.lease.take() else { return };
+        let Some(lease) = renewal.lease.take() else { return over() };
         let hold = renewal.hold.clone();
-        if let Some((lease, told)) = hold.settle(lease, sent, answer) {
+        if let Some((lease, told)) = hold.settle(lease, sent, &answer) {
             hold.give_back_and_tell(lease, told).await;
         }
+        answer
     }
 
     async fn give_back_and_tell(self: Arc<Self>, lease: Box<dyn Lease>, told: Option<Teller>) {
@@ -290,7 +338,7 @@ impl Hold {
         self: &Arc<Self>,
         lease: Box<dyn Lease>,
         sent: Moment,
-        answer: Result<Standing>,
+        answer: &Result<Standing>,
     ) -> Option<(Box<dyn Lease>, Option<Teller>)> {
         let mut state = self.state();
         let now = Moment::now();
@@ -309,14 +357,14 @@ impl Hold {
         match answer {
             Ok(Standing::Lost(reason)) => {
                 drop(state);
-                self.lose(reason);
+                self.lose(reason.clone());
                 return None;
             }
             // An answer after the deadline comes too late to be believed: the next visit, which
             // is now, declares the claim lost whatever the store said.
             Ok(held) if now < state.deadline => {
                 let valid_for = match held {
-                    Standing::HeldFor(span) => span.min(self.claim.ttl),
+                    Standing::HeldFor(span) => (*span).min(self.claim.ttl),
                     _ => self.claim.ttl,
                 };
                 state.deadline = sent + validity(valid_for);
@@ -324,22 +372,26 @@ impl Hold {
                 state.endangered = false;
                 self.schedule(&mut state);
                 drop(state);
-                self.engine.events.emit(&self.claim, self.token, EventKind::Renewed);
+                self.tell(EventKind::Renewed);
                 return None;
             }
-            Ok(_) => {}
+            Ok(_) => self.schedule(&mut state),
             Err(_) => {
-                state.endangered = true;
+                let newly = !std::mem::replace(&mut state.endangered, true);
                 state.renew_at = now + retry_after(self.claim.ttl);
+                self.schedule(&mut state);
+                drop(state);
+                if newly {
+                    self.tell_jeopardy();
+                }
             }
         }
-        self.schedule(&mut state);
         None
     }
 
     /// Declares the claim lost, once.
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) {
-        let (lost, signals, abandoned) = {
+        let (lost, signals, abandoned, over) = {
             let mut state = self.state();
             if state.phase != Phase::Held {
                 return;
@@ -349,22 +401,27 @@ impl Hold {
             // By our clock no one may believe this claim any longer, but a renewal whose answer
             // was lost can have kept it in the store: give it back now. For the other reasons
             // it stays, so that the work has until its deadline to stop.
-            let mut abandoned = None;
-            if reason == LossReason::Expired {
+            let (mut abandoned, mut over) = (None, None);
+            if self.may_be_anothers() {
+                over = self.lose_to_others(&mut state, &reason);
+            } else if reason == LossReason::Expired {
                 abandoned = state.lease.take(Slot::Given);
                 if abandoned.is_none() {
                     state.lease = Slot::Renewing(Afterwards::Release { told: None });
                 }
             }
-            (state.lost.clone(), std::mem::take(&mut state.signals), abandoned)
+            (state.lost.clone(), std::mem::take(&mut state.signals), abandoned, over)
         };
-        self.engine.reentry.forget(self);
+        drop(over);
+        if !self.is_leaving() {
+            self.engine.reentry.forget(self);
+        }
         // Outside the lock: cancelling runs the wakers of those that wait.
         lost.iter().for_each(CancellationToken::cancel);
         for signal in signals.iter().filter_map(Weak::upgrade) {
             signal.cancel();
         }
-        self.engine.events.emit(&self.claim, self.token, EventKind::Lost(reason));
+        self.tell(EventKind::Lost(reason));
         if let Some(lease) = abandoned {
             self.engine.spawn(self.clone().give_back_quietly(lease));
         }
@@ -383,7 +440,7 @@ impl Drop for Renewal {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let cut_off = Error::new(ErrorKind::Unavailable, "the runtime ended");
-        if let Some((lease, told)) = self.hold.settle(lease, self.sent, Err(cut_off)) {
+        if let Some((lease, told)) = self.hold.settle(lease, self.sent, &Err(cut_off)) {
             self.hold.engine.spawn(self.hold.clone().give_back_and_tell(lease, told));
         }
     }

@@ -1,7 +1,13 @@
 //! The handle a program opens once.
 
-use crate::backend::{Backend, Capability, Inspector, LockView, Reserve};
+mod health;
+mod tickets;
+
+pub use health::Health;
+
+use crate::backend::{Backend, Capability, Finding, Inspector, LockView, Page, Reserve};
 use crate::background::Background;
+use crate::broken::{self, LONGEST_REASON};
 use crate::claim::{FencingToken, Mode, Owner, Primitive};
 use crate::clock::Moment;
 use crate::election::Election;
@@ -16,9 +22,9 @@ use crate::multi::Multi;
 use crate::name::Name;
 use crate::patience::OUTAGE;
 use crate::rw_lock::RwLock;
-use crate::terms::{LONGEST_NOTE, Terms, unsupported};
+use crate::terms::{Terms, unsupported};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A connection to one store, from which every lock is made. Clones share it.
 ///
@@ -29,7 +35,7 @@ use std::time::Duration;
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Keeper {
     engine: Arc<Engine>,
 }
@@ -70,13 +76,13 @@ impl Keeper {
     /// A lock that one holds at a time.
     ///
     /// A bad name is reported when the lock is acquired.
-    pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, name, Mode::Exclusive, Terms::default())
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(&self.engine, name.as_ref(), Mode::Exclusive, Terms::default())
     }
 
     /// A lock that many may read or one may write.
-    pub fn rw_lock(&self, name: &str) -> RwLock {
-        RwLock::new(&self.engine, name)
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(&self.engine, name.as_ref())
     }
 
     /// A lock that `permits` may hold at a time. Should callers disagree on the number, the
@@ -91,9 +97,9 @@ impl Keeper {
     /// assert!(gate.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Lock {
         let terms = Terms { primitive: Primitive::Semaphore, ..Terms::default() };
-        Lock::new(&self.engine, name, Mode::Permit { of: permits }, terms)
+        Lock::new(&self.engine, name.as_ref(), Mode::Permit { of: permits }, terms)
     }
 
     /// Several locks, taken all or none, always in one order.
@@ -103,8 +109,8 @@ impl Keeper {
     }
 
     /// An election of one leader at a time.
-    pub fn election(&self, name: &str) -> Election {
-        Election::new(&self.engine, name)
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(&self.engine, name.as_ref())
     }
 
     /// A new owner, different from every other even if of the same label. See [`Owner`].
@@ -144,6 +150,42 @@ impl Keeper {
         self.ask(|engine| async move { inspector(&engine)?.list(&prefix).await }).await
     }
 
+    /// A part of what [`list`](Self::list) tells: some `limit` of the names, after those of the page
+    /// whose [`next`](Page::next) is `after`. For stores with more locks than one wants to hold in
+    /// memory.
+    ///
+    /// Pages are looked up one by one: a lock that is taken or freed between two of them may be
+    /// missing or not. Whether names come in order, and whether one can come twice, is the store's
+    /// affair: Redis goes through its keys in an order of its own.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list); [`ErrorKind::Config`] for an `after` that no page gave.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let _held = keeper.multi(["a", "b", "c"]).acquire().await?;
+    /// let (mut names, mut after) = (Vec::new(), None);
+    /// loop {
+    ///     let page = keeper.list_page("", after.as_deref(), 2).await?;
+    ///     names.extend(page.locks.into_iter().map(|lock| lock.name.to_string()));
+    ///     after = page.next;
+    ///     if after.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(names, ["a", "b", "c"]);
+    /// # Ok(()) }
+    /// ```
+    pub async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        let limit = limit.clamp(1, Page::MOST);
+        self.ask(|engine| async move {
+            inspector(&engine)?.list_page(&prefix, after.as_deref(), limit).await
+        })
+        .await
+    }
+
     /// Who holds `name` and who waits for it.
     ///
     /// # Errors
@@ -162,21 +204,59 @@ impl Keeper {
         Ok(self.engine.backend.keys(&Name::new(name)?))
     }
 
+    /// What an operator should know of the store: version, persistence, eviction, replication, clock,
+    /// each with what to do about it. Empty for a store that is not asked anything. Takes no lock and
+    /// writes nothing; `lockkeeper doctor` prints it.
+    ///
+    /// # Errors
+    /// What the store said. A user that may not ask gets a [`Finding`] that says so.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is changed.
+    pub async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.ask(|engine| async move { engine.backend.checkup().await }).await
+    }
+
+    /// How long each of `count` round trips to the store took, one after the other, each with the least
+    /// request that the store knows: to compare with what a lock takes. Empty where nothing is asked of
+    /// anyone, as in `memory:`.
+    ///
+    /// # Errors
+    /// What the store said.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is changed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// assert!(keeper.round_trips(20).await?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.ask(|engine| async move { engine.backend.round_trips(count).await }).await
+    }
+
     /// Takes `name` from the holder with `token`, and lets the next one in at once.
     ///
     /// The holder is told and its guard counts as lost, but its work may go on for a moment:
-    /// only a resource that checks tokens is safe from it.
+    /// only a resource that checks tokens is safe from it. It is told why, by whom
+    /// (`user@host pid 4242`, as this process is shown to others) and when: the store keeps these with
+    /// the claim that was broken, and they are in the text of its
+    /// [`LossReason::Broken`](crate::LossReason::Broken).
     ///
     /// # Errors
+    /// [`ErrorKind::Config`] for a reason of more than 700 bytes;
     /// [`ErrorKind::NotHeld`] when no one holds it with that token any more; else as
     /// [`list`](Self::list).
     pub async fn break_hold(&self, name: &str, token: FencingToken, reason: &str) -> Result<()> {
         let name = Name::new(name)?;
-        if reason.len() > LONGEST_NOTE {
-            let message = format!("a reason has at most {LONGEST_NOTE} bytes");
+        if reason.len() > LONGEST_REASON {
+            let message =
+                format!("a reason has at most {LONGEST_REASON} bytes: give a shorter one");
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let reason = reason.to_owned();
+        let reason = broken::note(reason, &self.engine.identity, SystemTime::now());
         self.ask(|engine| async move {
             match inspector(&engine)?.break_hold(&name, token, &reason).await? {
                 true => Ok(()),
@@ -299,6 +379,13 @@ impl Keeper {
 fn inspector(engine: &Engine) -> Result<&dyn Inspector> {
     let inspector = engine.backend.inspector();
     inspector.ok_or_else(|| unsupported(engine, "way to list holders", |c| c.inspects))
+}
+
+/// One line: the store, without secrets.
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keeper({self})")
+    }
 }
 
 impl std::fmt::Display for Keeper {

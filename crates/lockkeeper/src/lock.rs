@@ -115,14 +115,14 @@ impl Lock {
         let attempt = self.terms.attempt(&self.engine, name.clone(), self.mode)?;
         let mut place = None;
         match self.engine.acquire(attempt, patience, &mut place).await? {
-            Some(guard) => Ok(guard.hand_out()),
+            Some(guard) => Ok(guard.reach_caller()),
             None => Err(timed_out(&self.engine, &name, limit, place).await),
         }
     }
 
     async fn contend(&self, patience: Patience) -> Result<Option<Guard>> {
         let attempt = self.terms.attempt(&self.engine, Name::new(&self.name)?, self.mode)?;
-        Ok(self.engine.acquire(attempt, patience, &mut None).await?.map(Guard::hand_out))
+        Ok(self.engine.acquire(attempt, patience, &mut None).await?.map(Guard::reach_caller))
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a claim that was held comes to be lost.
 
+use crate::broken;
 use crate::error::{Error, ErrorKind};
 use std::fmt;
 
@@ -13,7 +14,8 @@ pub enum LossReason {
     Gone,
     /// Someone took it away, for this reason.
     Broken {
-        /// Why, in their words.
+        /// Why, in their words; and, where a keeper broke it, by whom and when:
+        /// `it hung (by alice@web-1 pid 4242, 2026-11-18T08:10:57Z)`.
         reason: String,
     },
     /// Too few of the nodes that vote on it have the claim still.
@@ -26,6 +28,25 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// Who broke the lock, `user@host pid 4242`, where it was broken by a keeper.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> lockkeeper::Result<()> {
+    /// let keeper = lockkeeper::connect("memory:").await?;
+    /// let guard = keeper.lock("orders/42").acquire().await?;
+    /// keeper.break_hold("orders/42", guard.require_token()?, "it hung").await?;
+    /// let loss = guard.lost_reason().unwrap();
+    /// assert!(loss.to_string().starts_with("it was broken: it hung (by "));
+    /// assert!(loss.broken_by().unwrap().ends_with(&format!("pid {}", std::process::id())));
+    /// # Ok(()) }
+    /// ```
+    pub fn broken_by(&self) -> Option<&str> {
+        match self {
+            Self::Broken { reason } => broken::breaker(reason),
+            _ => None,
+        }
+    }
+
     /// What a [`Lease`](crate::backend::Lease) says that gives back what it no longer has.
     pub fn to_error(&self) -> Error {
         Error::new(ErrorKind::Lost, self.to_string())

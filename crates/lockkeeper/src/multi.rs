@@ -11,6 +11,7 @@ use crate::lost::Lost;
 use crate::name::Name;
 use crate::patience::Patience;
 use crate::terms::{Terms, terms_setters};
+use crate::ticket::Ticket;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -96,7 +97,7 @@ impl Multi {
         if names.is_empty() {
             return Err(Error::new(ErrorKind::InvalidName, "no names were given to lock"));
         }
-        let attempt = |name: &Name| self.terms.attempt(&self.engine, name.clone(), Mode::Exclusive);
+        let attempt = |name: &Name| self.terms.part(&self.engine, name.clone(), Mode::Exclusive);
         let attempts = names.iter().map(attempt).collect::<Result<Vec<_>>>()?;
         let in_a_hurry = until.is_some_and(|until| until.remaining().is_zero());
         match self.engine.acquire_together(attempts, until).await? {
@@ -110,7 +111,7 @@ impl Multi {
         }
         let mut guards = Vec::with_capacity(names.len());
         for name in names {
-            let attempt = self.terms.attempt(&self.engine, name.clone(), Mode::Exclusive)?;
+            let attempt = self.terms.part(&self.engine, name.clone(), Mode::Exclusive)?;
             let mut place = None;
             match self.engine.acquire(attempt, Patience::until(until), &mut place).await? {
                 Some(guard) => guards.push(guard),
@@ -145,7 +146,7 @@ impl MultiGuard {
             // While we waited for the others.
             return Err(lost_error(guard.name(), Some(reason)));
         }
-        let guards = guards.into_iter().map(Guard::hand_out).collect();
+        let guards = guards.into_iter().map(Guard::reach_caller).collect();
         Ok(Self { guards, signal })
     }
 
@@ -246,6 +247,23 @@ impl MultiGuard {
             }
         }
         outcome
+    }
+
+    /// Hands out all of them, in the order of their names; see [`Guard::hand_out`]. None is handed out
+    /// unless all are: where one cannot be, they are given back as if this guard had been dropped.
+    ///
+    /// # Errors
+    /// As [`Guard::hand_out`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropped at any point, it gives all of them back.
+    pub async fn hand_out(self) -> Result<Vec<Ticket>> {
+        // Each is confirmed through a guard that shares it, and handed out when all are.
+        for guard in &self.guards {
+            guard.confirm().await?;
+        }
+        self.check()?;
+        Ok(self.guards.into_iter().map(Guard::into_ticket).collect())
     }
 
     /// Stops renewing without giving them back; see [`Guard::detach`].

@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// use lockkeeper::Name;
 ///
 /// assert_eq!(Name::new("orders/42")?.as_str(), "orders/42");
+/// assert_eq!("orders/42".parse::<Name>()?, Name::try_from(format!("orders/{}", 42))?);
 /// assert!(Name::new("").is_err());
 /// assert!(Name::new("two\nlines").is_err());
 /// # Ok::<(), lockkeeper::Error>(())
@@ -76,6 +77,40 @@ impl TryFrom<&str> for Name {
 
     fn try_from(name: &str) -> Result<Self> {
         Self::new(name)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        Self::new(&name)
+    }
+}
+
+impl TryFrom<&String> for Name {
+    type Error = Error;
+
+    fn try_from(name: &String) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl PartialEq<str> for Name {
+    fn eq(&self, text: &str) -> bool {
+        self.as_str() == text
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, text: &&str) -> bool {
+        self.as_str() == *text
     }
 }
 

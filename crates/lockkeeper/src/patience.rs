@@ -3,7 +3,7 @@
 use crate::claim::Claim;
 use crate::clock::Moment;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,8 @@ pub struct Patience {
     until: Option<Moment>,
     gone: CancellationToken,
     place: AtomicUsize,
+    /// Whether the claim is made anew, and its place to be told again.
+    anew: AtomicBool,
     on_queued: Option<OnQueued>,
     outage: Duration,
     begun: Moment,
@@ -45,6 +47,7 @@ impl Patience {
             until: moment,
             gone,
             place: AtomicUsize::new(0),
+            anew: AtomicBool::new(true),
             on_queued: None,
             outage: OUTAGE,
             begun: Moment::now(),
@@ -105,6 +108,16 @@ impl Patience {
         self.until
     }
 
+    /// Says that the claim is made once more, so that it may have another place.
+    pub(crate) fn begin_anew(&self) {
+        self.anew.store(true, Ordering::Relaxed);
+    }
+
+    /// Since when it waits.
+    pub(crate) fn begun(&self) -> Moment {
+        self.begun
+    }
+
     /// Time left; `None` when there is no limit.
     pub fn remaining(&self) -> Option<Duration> {
         if self.gone.is_cancelled() {
@@ -135,7 +148,8 @@ impl Patience {
     /// when the wait is in vain.
     pub fn queued(&self, place: usize) {
         self.heard();
-        let first_time = self.place.swap(place, Ordering::Relaxed) == 0;
+        let before = self.place.swap(place, Ordering::Relaxed);
+        let first_time = self.anew.swap(false, Ordering::Relaxed) || before == 0;
         if let Some(tell) = self.on_queued.as_ref().filter(|_| first_time) {
             tell(place);
         }

@@ -4,6 +4,8 @@
 //! out. Each block is one store: its rows, then its capabilities.
 
 use crate::backend::{Capability, Reach};
+use crate::error::{Error, ErrorKind};
+use crate::similar::did_you_mean;
 use std::time::Duration;
 
 /// One way of making a lock that a URL can name.
@@ -246,6 +248,7 @@ pub(crate) const MEMORY: Capability = Capability {
     inspects: true,
     sequences: true,
     portable: true,
+    by_id: true,
     ..Capability::least(Reach::Process)
 };
 
@@ -253,8 +256,8 @@ pub(crate) const MEMORY: Capability = Capability {
 pub(crate) const SQLITE: Capability =
     Capability { reach: Reach::Machine, durable: true, auto_increment: true, ..MEMORY };
 
-/// What `etcd://` promises. Its claims live on the lease of the keeper's session, so that no other
-/// keeper can keep them.
+/// What `etcd://` promises. A claim lives on the lease of its keeper's session, and on one of its own once
+/// it is handed out.
 pub(crate) const ETCD: Capability = Capability {
     reach: Reach::Network,
     // A claim further back in the queue cannot hold beside the one in front.
@@ -262,7 +265,6 @@ pub(crate) const ETCD: Capability = Capability {
     durable: true,
     session: true,
     atomic_multi: true,
-    portable: false,
     ..MEMORY
 };
 
@@ -312,6 +314,7 @@ pub(crate) const MEMCACHED_ADD: Capability = Capability {
     inspects: true,
     sequences: true,
     portable: true,
+    by_id: true,
     shortest_ttl: Duration::from_secs(2),
     ..Capability::least(Reach::Network)
 };
@@ -327,7 +330,7 @@ pub(crate) const REDIS_REENTRANT: Capability =
 /// What `redis://?recipe=set-nx-px` promises. A counter for tokens would cost a second command,
 /// and the other libraries on the same key would not count.
 pub(crate) const REDIS_SET_NX_PX: Capability =
-    Capability { min_hold: true, sound: true, portable: true, ..REDIS_HISTORIC };
+    Capability { min_hold: true, sound: true, portable: true, by_id: true, ..REDIS_HISTORIC };
 
 /// What `redlock://` promises: as durable as a majority of its servers is together. Servers that are late
 /// are asked again for a second, which must be a small part of what a claim lasts.
@@ -335,6 +338,8 @@ pub(crate) const REDLOCK: Capability = Capability {
     fencing: true,
     inspects: true,
     shortest_ttl: Duration::from_secs(2),
+    // Two requests with one id, each with some of the votes, could undo each other's.
+    by_id: false,
     ..REDIS_SET_NX_PX
 };
 
@@ -351,6 +356,7 @@ pub(crate) const ZOOKEEPER_FAIR: Capability = Capability {
     durable: true,
     session: true,
     portable: false,
+    by_id: false,
     ..MEMORY
 };
 
@@ -360,3 +366,21 @@ pub(crate) const ZOOKEEPER_BARGING: Capability =
 
 /// What `zookeeper://` promises with `recipe=ephemeral`.
 pub(crate) const ZOOKEEPER_EPHEMERAL: Capability = ZOOKEEPER_BARGING;
+
+/// The error for a recipe that a store does not have: lists those that it has. Those that are there to be
+/// seen failing are named as that.
+#[allow(dead_code, reason = "memory has one recipe only")]
+pub(crate) fn unknown_recipe(scheme: &str, recipe: &str) -> Error {
+    let ours = || recipes().iter().filter(|known| known.scheme == scheme);
+    let names = |is_unsafe: bool| -> Vec<&'static str> {
+        ours().filter(|it| it.is_unsafe() == is_unsafe).map(|it| it.name).collect()
+    };
+    let (sound, failing) = (names(false), names(true));
+    let meant = did_you_mean(recipe, sound.iter().copied());
+    let mut message =
+        format!("{scheme}:// has no recipe {recipe:?}: {meant}it has {}", sound.join(", "));
+    if !failing.is_empty() {
+        message += &format!(" (and, unsafe and only to be seen failing, {})", failing.join(", "));
+    }
+    Error::new(ErrorKind::Config, message)
+}

@@ -1,7 +1,7 @@
 //! Which owner holds what here, so that asking again does not wait.
 
 use crate::backend::support::sync::lock;
-use crate::claim::{Claim, ClaimId, Owner};
+use crate::claim::{Claim, Owner};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::hold::Hold;
@@ -17,10 +17,10 @@ type Key = (Name, Owner);
 #[derive(Debug, Default)]
 pub(crate) struct Reentry(Mutex<HashMap<Key, Vec<Place>>>);
 
-/// One hold of an owner, until the store has it back.
+/// One hold of an owner, until the store has it back. Known by the hold, not by the id of its claim: one
+/// that was lost may have been asked for again under the same id.
 #[derive(Debug)]
 struct Place {
-    claim: ClaimId,
     hold: Weak<Hold>,
     /// Given back, but perhaps not yet by the store.
     is_leaving: bool,
@@ -83,35 +83,31 @@ impl Reentry {
     }
 
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
-        let place = Place {
-            claim: hold.claim().id,
-            hold: Arc::downgrade(hold),
-            is_leaving: false,
-            gone: CancellationToken::new(),
-        };
+        let place =
+            Place { hold: Arc::downgrade(hold), is_leaving: false, gone: CancellationToken::new() };
         self.with(|places| places.entry(key(hold)).or_default().push(place));
     }
 
     /// Forgets a hold that was lost or detached.
     pub(crate) fn forget(&self, hold: &Arc<Hold>) {
-        self.remove(&key(hold), hold.claim().id);
+        self.remove(&key(hold), &Arc::downgrade(hold));
     }
 
     /// Marks a hold as on its way out, until the returned mark is dropped.
     pub(crate) fn leave(&self, hold: &Arc<Hold>) -> Option<Leaving> {
-        let (key, claim) = (key(hold), hold.claim().id);
+        let (key, engine, hold) = (key(hold), hold.engine().clone(), Arc::downgrade(hold));
         self.with(|places| {
-            let place = places.get_mut(&key)?.iter_mut().find(|place| place.claim == claim)?;
-            place.is_leaving = true;
+            let mut places = places.get_mut(&key)?.iter_mut();
+            places.find(|place| place.hold.ptr_eq(&hold))?.is_leaving = true;
             Some(())
         })?;
-        Some(Leaving { engine: hold.engine().clone(), key, claim })
+        Some(Leaving { engine, key, hold })
     }
 
-    fn remove(&self, key: &Key, claim: ClaimId) {
+    fn remove(&self, key: &Key, hold: &Weak<Hold>) {
         let removed = self.with(|all| {
             let places = all.get_mut(key)?;
-            let index = places.iter().position(|place| place.claim == claim)?;
+            let index = places.iter().position(|place| place.hold.ptr_eq(hold))?;
             let removed = places.swap_remove(index);
             if places.is_empty() {
                 all.remove(key);
@@ -133,12 +129,12 @@ impl Reentry {
 pub(crate) struct Leaving {
     engine: Arc<Engine>,
     key: Key,
-    claim: ClaimId,
+    hold: Weak<Hold>,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.engine.reentry.remove(&self.key, self.claim);
+        self.engine.reentry.remove(&self.key, &self.hold);
     }
 }
 

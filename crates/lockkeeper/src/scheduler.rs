@@ -70,6 +70,11 @@ impl Scheduler {
         }
     }
 
+    /// Everything that is held.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.schedule().due.values().cloned().collect()
+    }
+
     /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.schedule().due.is_empty()

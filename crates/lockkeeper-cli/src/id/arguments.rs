@@ -147,8 +147,9 @@ pub(crate) struct DigitArguments {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct LeaseArguments {
-    /// For how long ids go on while the store does not answer, the same for all of a key; also how long
-    /// the first id of a new key takes on a server [default: 30s; 2s without --key]
+    /// For how long ids go on while the store does not answer; on record with the key, so that another is
+    /// refused. Also how long the first id of a new key takes on a server [default: what is on record; 30s for
+    /// a new key, 2s without --key]
     #[arg(long, value_name = "DUR", value_parser = lockkeeper::parse_duration, allow_hyphen_values = true)]
     pub(crate) window: Option<Duration>,
 }
@@ -183,7 +184,9 @@ pub(crate) struct StripedArguments {
     ///
     /// A password given here can be seen in the list of processes; in the variable, with blanks between
     /// the URLs, it cannot.
+    // The same id as that of the global option, which it stands in for.
     #[arg(
+        id = "store",
         long = "store",
         value_name = "URL",
         env = "LOCKKEEPER_STORES",

@@ -24,7 +24,7 @@ struct Rates {
 }
 
 pub(crate) async fn bench(asked: &BenchArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
+    let keeper = crate::store::open(&asked.store.url()?).await?;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut rows = Vec::new();
     for word in KindWord::value_variants() {

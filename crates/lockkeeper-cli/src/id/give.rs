@@ -55,7 +55,7 @@ async fn by_key(
 ) -> Result<u8, Failure> {
     let key = asked.key.clone().unwrap_or_else(|| terms::default_key(&kind));
     let lease = terms::lease(lease, &kind, &key)?;
-    let keeper = connect(asked.store.url()).await?;
+    let keeper = connect(&asked.store.url()?).await?;
     let mut key = keeper.ids(&key).lease(lease);
     if let Some(floor) = floor {
         key = key.floor(floor);
@@ -69,7 +69,7 @@ async fn by_key(
 
 /// Ids of whatever kind the key has.
 pub(crate) async fn next(asked: &NextArguments) -> Result<u8, Failure> {
-    let keeper = connect(asked.store.url()).await?;
+    let keeper = connect(&asked.store.url()?).await?;
     let kind = kind_of(&keeper, &asked.key).await?;
     let mut key =
         keeper.ids(&asked.key).existing().lease(terms::lease(&asked.lease, &kind, &asked.key)?);
@@ -111,13 +111,13 @@ async fn connect(url: &str) -> Result<Keeper, Failure> {
              server",
         ));
     }
-    Ok(lockkeeper::connect(url).await?)
+    crate::store::open(url).await
 }
 
 async fn print(keeper: &Keeper, ids: Ids, amount: &Amount) -> Result<u8, Failure> {
     let kind = ids.kind();
     #[cfg(unix)]
-    if terms::has_workers(&kind) {
+    if kind.has_workers() {
         give_back_on_signal(ids.clone())?;
     }
     let outcome = match &kind {

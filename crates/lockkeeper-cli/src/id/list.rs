@@ -30,7 +30,7 @@ struct Key<'a> {
 }
 
 pub(crate) async fn workers(asked: &WorkersArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
+    let keeper = crate::store::open(&asked.store.url()?).await?;
     let views = keeper.id_workers(asked.key.as_deref()).await?;
     let now = SystemTime::now();
     if asked.json {
@@ -78,7 +78,7 @@ fn cells(view: &WorkerView, now: SystemTime) -> [String; 6] {
 }
 
 pub(crate) async fn keys(asked: &KeysArguments) -> Result<u8, Failure> {
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
+    let keeper = crate::store::open(&asked.store.url()?).await?;
     let views = keeper.id_keys().await?;
     if asked.json {
         let keys = views.iter().map(|view| Key {

@@ -62,7 +62,7 @@ async fn told(asked: &InspectArguments) -> Result<Told, Failure> {
 async fn of_key(asked: &OfKind, key: &str) -> Result<Kind, Failure> {
     // Refuses options that would be ignored.
     terms::named(asked, KindWord::Ulid)?;
-    let keeper = lockkeeper::connect(asked.store.url()).await?;
+    let keeper = crate::store::open(&asked.store.url()?).await?;
     give::kind_of(&keeper, key).await
 }
 

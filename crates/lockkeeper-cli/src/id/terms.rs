@@ -44,24 +44,19 @@ pub(crate) fn format(asked: &DigitArguments) -> Result<DateFormat, Failure> {
 pub(crate) fn lease(asked: &LeaseArguments, kind: &Kind, key: &str) -> Result<Lease, Failure> {
     let mut lease = Lease::default();
     if key.starts_with(DEFAULT) {
-        lease.window = BRIEF;
+        lease.window = Some(BRIEF);
     }
     if let Some(window) = asked.window {
-        if !has_workers(kind) {
+        if !kind.has_workers() {
             let message = format!("--window is for ids with a worker number, not for {kind}");
             return Err(Failure::usage(message));
         }
-        lease.window = window;
+        if key.starts_with(DEFAULT) {
+            return Err(Failure::usage("--window is for ids of a key: add --key NAME"));
+        }
+        lease.window = Some(window);
     }
     Ok(lease)
-}
-
-pub(crate) fn has_workers(kind: &Kind) -> bool {
-    match kind {
-        Kind::Snowflake(_) => true,
-        Kind::Dated(format) => format.digits() == Digits::Worker19,
-        _ => false,
-    }
 }
 
 /// The key of those who name none: one for each kind and its terms, so that none is refused.

@@ -32,7 +32,7 @@ impl Child {
     /// started it ends.
     pub(crate) fn start(
         command: &[OsString],
-        environment: &[(&'static str, Option<String>)],
+        environment: &[(&'static str, Option<OsString>)],
     ) -> Result<Self, Failure> {
         let refused = |error: std::io::Error| {
             Failure::new(exit::CANNOT_EXECUTE, format!("cannot start the command: {error}"))

@@ -1,78 +1,151 @@
 //! What a run will do, checked before anything is touched.
 
 use crate::arguments::{OnLost, RunArguments};
+use crate::claim::terms::Terms;
+use crate::config::{CONFIG_VARIABLE, Config, Store};
 use crate::exit::Failure;
+use crate::globals::{Manner, STORE_VARIABLE};
 use crate::text;
-use lockkeeper::{Mode, Name, Owner};
+use crate::ticket::read;
+use lockkeeper::Ticket;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// Tells a nested run which owner it continues.
-pub(crate) const OWNER_VARIABLE: &str = "LOCKKEEPER_OWNER";
-/// Tells a nested run which store to use.
-pub(crate) const STORE_VARIABLE: &str = "LOCKKEEPER_STORE";
-const LONGEST_NOTE: usize = 200;
+pub(crate) const LONGEST_NOTE: usize = 200;
+pub(crate) const USUAL_TTL: Duration = Duration::from_secs(30);
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
-const USUAL_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const USUAL_GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Plan {
-    pub(crate) store: String,
-    pub(crate) names: Vec<Name>,
-    pub(crate) mode: Mode,
-    /// `None` waits for ever, zero does not wait.
-    pub(crate) wait: Option<Duration>,
+    pub(crate) store: Store,
+    pub(crate) locks: Locks,
+    /// The shortest one, of several.
     pub(crate) ttl: Duration,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_hold: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) on_lost: OnLost,
-    pub(crate) conflict_code: u8,
-    /// The owner this run continues.
-    pub(crate) owner: Option<Owner>,
-    pub(crate) note: String,
+    pub(crate) manner: Manner,
     pub(crate) command: Vec<OsString>,
 }
 
+/// How the command comes by its locks.
+pub(crate) enum Locks {
+    /// They are waited for.
+    Named(Box<Terms>),
+    /// Somebody took them before.
+    Ticketed(Vec<Ticket>),
+}
+
 impl Plan {
-    pub(crate) fn new(asked: &RunArguments) -> Result<Self, Failure> {
-        refuse_option_as_command(&asked.command)?;
-        let names = asked.names.split(',').map(Name::new).collect::<Result<Vec<_>, _>>()?;
-        refuse_blanks_at_commas(&asked.names)?;
-        if asked.ttl < SHORTEST_TTL {
-            return Err(Failure::usage(format!(
-                "a ttl below {} cannot be kept up by a command: leave it to its default of 30s",
-                text::span(SHORTEST_TTL)
-            )));
-        }
-        let mode = match asked.slots {
-            Some(of) => Mode::Permit { of },
-            None if asked.shared => Mode::Shared,
-            None => Mode::Exclusive,
+    /// `words` is the whole command line.
+    pub(crate) fn new(
+        asked: &RunArguments,
+        words: impl Iterator<Item = OsString>,
+    ) -> Result<Self, Failure> {
+        let ticketed = !asked.ticket.is_empty() || asked.ticket_file.is_some();
+        let command = match (&asked.shell_line, ticketed) {
+            (Some(line), _) => by_shell(asked, line, ticketed)?,
+            (None, true) => command_after_dashes(asked, words)?,
+            (None, false) => asked.command.clone(),
         };
-        if names.len() > 1 && mode != Mode::Exclusive {
-            return Err(Failure::usage(
-                "several names are always taken exclusively: leave out --shared and --slots, or \
-                 give one name",
-            ));
-        }
+        refuse_option_as_command(&command)?;
+        let config = asked.store.config()?;
+        let locks = match ticketed {
+            true => ticketed_locks(asked)?,
+            false => named_locks(asked, &config, &command)?,
+        };
+        let ttl = match &locks {
+            Locks::Named(terms) => Some(terms.ttl),
+            Locks::Ticketed(tickets) => tickets.iter().map(|ticket| ticket.ttl).min(),
+        };
+        let ttl = ttl.unwrap_or(USUAL_TTL);
+        refuse_short_ttl(ttl)?;
+        let store = asked.store.find(&config)?;
         Ok(Self {
-            store: asked.store.url().to_owned(),
-            names,
-            mode,
-            wait: if asked.no_wait { Some(Duration::ZERO) } else { asked.wait },
-            ttl: asked.ttl,
-            max_hold: asked.max_hold,
-            min_hold: asked.min_hold,
+            store,
+            locks,
+            ttl,
             // A longer grace would make a properly renewed lock look as if it were about to expire.
-            grace: asked.grace.unwrap_or(USUAL_GRACE).min(asked.ttl / 3),
+            grace: asked.grace.unwrap_or(USUAL_GRACE).min(ttl / 3),
             on_lost: asked.on_lost,
-            conflict_code: asked.conflict_exit_code,
-            owner: inherited_owner(std::env::var_os(OWNER_VARIABLE))?,
-            note: text::shortened(&text::command_line(&asked.command), LONGEST_NOTE),
-            command: asked.command.clone(),
+            manner: asked.claim.manner,
+            command,
         })
     }
+}
+
+pub(crate) fn refuse_short_ttl(ttl: Duration) -> Result<(), Failure> {
+    match ttl < SHORTEST_TTL {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "a ttl below {} cannot be kept up by a command: leave it to its default of 30s",
+            text::span(SHORTEST_TTL)
+        ))),
+    }
+}
+
+fn named_locks(
+    asked: &RunArguments,
+    config: &Config,
+    command: &[OsString],
+) -> Result<Locks, Failure> {
+    let names = asked.names.as_ref().and_then(|names| names.to_str());
+    let names = names.ok_or_else(|| Failure::usage("a name is text in UTF-8"))?;
+    let ttl = asked.ttl.unwrap_or(USUAL_TTL);
+    let note = match &asked.note {
+        Some(note) => note.clone(),
+        None if asked.no_command || !config.shows_command() => String::new(),
+        None => text::shortened(&text::command_line(command), LONGEST_NOTE),
+    };
+    Ok(Locks::Named(Box::new(Terms {
+        max_hold: asked.max_hold,
+        min_hold: asked.min_hold,
+        note,
+        ..Terms::new(&asked.claim, [names], ttl)?
+    })))
+}
+
+fn ticketed_locks(asked: &RunArguments) -> Result<Locks, Failure> {
+    let tickets = read::from(&asked.ticket, asked.ticket_file.as_deref())?;
+    Ok(Locks::Ticketed(match asked.ttl {
+        Some(ttl) => tickets.into_iter().map(|ticket| ticket.with_ttl(ttl)).collect(),
+        None => tickets,
+    }))
+}
+
+/// `-c`, behind which nothing is left to run.
+fn by_shell(
+    asked: &RunArguments,
+    line: &OsString,
+    ticketed: bool,
+) -> Result<Vec<OsString>, Failure> {
+    let stray = match ticketed {
+        true => asked.names.iter().chain(&asked.command).next(),
+        false => asked.command.first(),
+    };
+    if let Some(word) = stray {
+        return Err(Failure::usage(format!(
+            "-c runs one line, and {word:?} is not part of it: put quotes around the whole line"
+        )));
+    }
+    Ok(vec!["sh".into(), "-c".into(), line.clone()])
+}
+
+/// With tickets there is no name, so that the first word of the command stands in its place. Without
+/// the dashes, options of the command might have been taken for ours.
+fn command_after_dashes(
+    asked: &RunArguments,
+    words: impl Iterator<Item = OsString>,
+) -> Result<Vec<OsString>, Failure> {
+    let command: Vec<_> = asked.names.iter().chain(&asked.command).cloned().collect();
+    let after_dashes: Vec<_> = words.skip_while(|word| word != "--").skip(1).collect();
+    if command.is_empty() || command != after_dashes {
+        return Err(Failure::usage(
+            "with a ticket there is no name, and the command stands behind two dashes: `lockkeeper \
+             run --ticket TICKET -- CMD`",
+        ));
+    }
+    Ok(command)
 }
 
 impl Plan {
@@ -87,23 +160,27 @@ impl Plan {
     }
 }
 
-/// The store's URL for the command, which may change its working directory or home before it uses
-/// the URL. `opened` is the store's own name: for a file, its path.
-pub(crate) fn store_from_anywhere(url: &str, opened: &str) -> String {
-    match opened.strip_prefix("sqlite:") {
-        Some(path) => format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F")),
-        None => url.to_owned(),
+/// The variables by which a run within this one finds the store. `opened` is the store's own name.
+///
+/// A store that came by its name is passed on by its name: so the command does not see its password.
+pub(crate) fn store_variables(
+    store: &Store,
+    opened: &str,
+) -> Vec<(&'static str, Option<OsString>)> {
+    match &store.named {
+        Some((name, path)) => {
+            vec![(STORE_VARIABLE, Some(name.into())), (CONFIG_VARIABLE, Some(path.into()))]
+        }
+        None => vec![(STORE_VARIABLE, Some(store_from_anywhere(&store.url, opened).into()))],
     }
 }
 
-/// `run 'a, b'` would lock a name that begins with a blank, and exclude nobody.
-fn refuse_blanks_at_commas(names: &str) -> Result<(), Failure> {
-    let several = names.split(',').count() > 1;
-    match names.split(',').find(|name| name.trim() != *name) {
-        Some(name) if several => Err(Failure::usage(format!(
-            "the name {name:?} begins or ends with a blank: write names with commas only"
-        ))),
-        _ => Ok(()),
+/// The store's URL for the command, which may change its working directory or home before it uses
+/// the URL. `opened` is the store's own name: for a file, its path.
+fn store_from_anywhere(url: &str, opened: &str) -> String {
+    match opened.strip_prefix("sqlite:") {
+        Some(path) => format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F")),
+        None => url.to_owned(),
     }
 }
 
@@ -114,15 +191,6 @@ fn refuse_option_as_command(command: &[OsString]) -> Result<(), Failure> {
             "{word:?} stands where the command should: see `lockkeeper run --help` for the options there are"
         ))),
         _ => Ok(()),
-    }
-}
-
-fn inherited_owner(variable: Option<OsString>) -> Result<Option<Owner>, Failure> {
-    let Some(id) = variable else { return Ok(None) };
-    match Owner::new(&id.to_string_lossy()) {
-        Ok(owner) if id.to_str().is_some() => Ok(Some(owner)),
-        Ok(_) => Err(Failure::usage(format!("{OWNER_VARIABLE} is not UTF-8: unset it"))),
-        Err(error) => Err(Failure::usage(format!("{OWNER_VARIABLE}: {error}: unset it"))),
     }
 }
 
@@ -138,20 +206,21 @@ mod tests {
         assert_eq!(store_from_anywhere(secret, "redis://:***@host/0"), secret);
     }
 
-    #[test]
-    fn blanks_at_commas_are_refused() {
-        assert!(refuse_blanks_at_commas("a, b").is_err());
-        assert!(refuse_blanks_at_commas("a,b").is_ok());
-        assert!(refuse_blanks_at_commas("a b").is_ok());
-    }
     use crate::arguments::{Arguments, Verb};
     use clap::Parser;
 
     fn plan(words: &[&str]) -> Result<Plan, Failure> {
-        let words = ["lockkeeper", "run"].iter().chain(words);
-        match Arguments::try_parse_from(words).unwrap().verb {
-            Verb::Run(asked) => Plan::new(&asked),
+        let words: Vec<_> = ["lockkeeper", "run"].iter().chain(words).map(OsString::from).collect();
+        match Arguments::try_parse_from(&words).unwrap().verb {
+            Verb::Run(asked) => Plan::new(&asked, words.into_iter()),
             other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn terms(words: &[&str]) -> Terms {
+        match plan(words).ok().unwrap().locks {
+            Locks::Named(terms) => *terms,
+            Locks::Ticketed(_) => unreachable!("{words:?}"),
         }
     }
 
@@ -166,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_option_in_place_of_the_command_is_explained() {
-        assert_eq!(plan(&["x", "-n", "true"]).ok().unwrap().wait, Some(Duration::ZERO));
+        assert_eq!(terms(&["x", "-n", "true"]).wait, Some(Duration::ZERO));
         let failure = plan(&["x", "--bogus", "true"]).err().unwrap();
         assert_eq!(failure.code, 64);
         assert!(failure.message.contains("--help"), "{}", failure.message);
@@ -187,17 +256,55 @@ mod tests {
     #[test]
     fn a_long_command_makes_a_short_note() {
         let long = "ä".repeat(500);
-        let note = plan(&["x", &long]).unwrap().note;
+        let note = terms(&["x", &long]).note;
         assert!(note.len() <= 200 && note.ends_with('…'), "{note}");
     }
 
     #[test]
-    fn an_owner_that_makes_no_sense_is_refused() {
-        use std::os::unix::ffi::OsStringExt;
-        assert!(inherited_owner(None).unwrap().is_none());
-        assert_eq!(inherited_owner(Some("run-1".into())).unwrap().unwrap().id(), "run-1");
-        for bad in [OsString::new(), "a\nb".into(), OsString::from_vec(vec![0xff])] {
-            assert_eq!(inherited_owner(Some(bad)).unwrap_err().code, 64);
+    fn what_others_see_can_be_chosen() {
+        assert_eq!(terms(&["x", "sh", "-c", "a b"]).note, r#"sh -c "a b""#);
+        assert_eq!(terms(&["--note", "nightly run", "x", "true"]).note, "nightly run");
+        assert_eq!(terms(&["--no-command", "x", "login", "--password", "hunter2"]).note, "");
+    }
+
+    #[test]
+    fn a_line_is_run_by_the_shell() {
+        for words in [&["x", "-c", "a | b"][..], &["-c", "a | b", "x"], &["x", "--command=a | b"]] {
+            assert_eq!(plan(words).ok().unwrap().command, ["sh", "-c", "a | b"], "{words:?}");
+        }
+        assert_eq!(terms(&["x", "-c", "a | b"]).note, r#"sh -c "a | b""#);
+        let failure = plan(&["x", "-c", "echo", "a"]).err().unwrap();
+        assert!(failure.code == 64 && failure.message.contains("quotes"), "{failure:?}");
+        let own = plan(&["x", "sh", "-c", "true"]).ok().unwrap().command;
+        assert_eq!(own, ["sh", "-c", "true"], "the command's own -c");
+    }
+
+    #[test]
+    fn the_spellings_of_flock_are_known() {
+        for words in [&["--nb"][..], &["--nonblock"], &["-x", "-n"], &["-e", "-n"]] {
+            let words = [words, &["x", "true"]].concat();
+            assert_eq!(terms(&words).wait, Some(Duration::ZERO), "{words:?}");
+        }
+        let wait = terms(&["--timeout", "10s", "--exclusive", "x", "true"]).wait;
+        assert_eq!(wait, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn behind_a_ticket_comes_the_command() {
+        let name = lockkeeper::Name::new("orders/42").unwrap();
+        let id = lockkeeper::ClaimId::random().unwrap();
+        let ticket = Ticket::new(name, lockkeeper::Mode::Exclusive, id, Duration::from_secs(30));
+        let ticket = ticket.to_string();
+        let with = |words: &[&str]| plan(&[&["--ticket", &ticket], words].concat());
+        let found = with(&["--", "sh", "-n", "--", "-c", "true"]).ok().unwrap();
+        assert_eq!(found.command, ["sh", "-n", "--", "-c", "true"]);
+        assert_eq!((found.ttl, found.grace), (Duration::from_secs(30), Duration::from_secs(5)));
+        let found = with(&["--ttl", "6s", "--", "true"]).ok().unwrap();
+        assert_eq!((found.ttl, found.grace), (Duration::from_secs(6), Duration::from_secs(2)));
+        for wrong in [&["true"][..], &["--"], &[], &["orders/42", "--", "true"], &["sh", "--", "x"]]
+        {
+            let failure = with(wrong).err().unwrap();
+            assert!(failure.message.contains("-- CMD"), "{wrong:?}: {}", failure.message);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::terminal::Terminal;
 use crate::exit::{CANNOT_EXECUTE, NO_COMMAND, USAGE};
 use crate::output;
 use nix::unistd::{Pid, getpgrp, getppid};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -71,11 +71,20 @@ pub(crate) fn if_asked(arguments: impl Iterator<Item = OsString>) -> Option<u8> 
     }
     let error = Command::new(&program).args(arguments).exec();
     let (code, why) = match error.kind() {
-        ErrorKind::NotFound => (NO_COMMAND, "not found".to_owned()),
+        ErrorKind::NotFound => (NO_COMMAND, format!("not found{}", hint(&program))),
         _ => (CANNOT_EXECUTE, error.to_string()),
     };
     output::say(&format!("cannot run {program:?}: {why}"));
     Some(code)
+}
+
+/// What to do with a whole line that stands where a program should.
+fn hint(program: &OsStr) -> &'static str {
+    let is_of_a_shell = |c: char| c.is_whitespace() || "|&;<>()$`*?~".contains(c);
+    match program.to_string_lossy().contains(is_of_a_shell) {
+        true => ". There is no shell in between: use -c to run a line as the shell does",
+        false => "",
+    }
 }
 
 /// Whether a process has ended without ever running the command. Must be called before the process

@@ -65,13 +65,14 @@ pub(crate) struct Signals {
     received: mpsc::UnboundedReceiver<Signal>,
     tell: mpsc::UnboundedSender<Signal>,
     ignored: Ignored,
+    asked_to_end: Option<Signal>,
 }
 
 impl Signals {
     /// Starts to listen; signals held back by `early` come first.
     pub(crate) fn listen(early: Early) -> Result<Self, Failure> {
         let (tell, received) = mpsc::unbounded_channel();
-        let signals = Self { received, tell, ignored: Ignored::at_start() };
+        let signals = Self { received, tell, ignored: Ignored::at_start(), asked_to_end: None };
         signals.catch(PASSED_ON)?;
         drop(early);
         Ok(signals)
@@ -100,10 +101,20 @@ impl Signals {
     /// The next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         match self.received.recv().await {
-            Some(signal) => signal,
+            Some(signal) => {
+                if matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) {
+                    self.asked_to_end.get_or_insert(signal);
+                }
+                signal
+            }
             // Not reached: we have a sender ourselves.
             None => std::future::pending().await,
         }
+    }
+
+    /// The first signal so far by which a program is asked to end.
+    pub(crate) fn asked_to_end(&self) -> Option<Signal> {
+        self.asked_to_end
     }
 
     /// The next signal that ends a process. Cancel safe.

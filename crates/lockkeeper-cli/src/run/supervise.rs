@@ -1,10 +1,10 @@
 //! Runs the command: forwards signals, returns its exit code, and stops it before the lock ends.
 
 use super::child::{Change, Child, exit_code};
-use super::held::Held;
 use super::plan::Plan;
 use super::signals::Signals;
 use crate::arguments::OnLost;
+use crate::claim::held::Held;
 use crate::text::visible;
 use crate::{exit, output};
 use lockkeeper::backend::Moment;
@@ -28,6 +28,8 @@ pub(crate) struct Ended {
     pub(crate) code: u8,
     /// Whether it ever began: not if it could not be executed, or was ended before.
     pub(crate) ran: bool,
+    /// Whether it was told to stop because of the lock.
+    pub(crate) stopped: bool,
 }
 
 /// Supervises the command until it has ended.
@@ -54,8 +56,9 @@ pub(crate) async fn supervise(
     for line in watch.said {
         let _ = timeout(LAST_WORD, line).await;
     }
-    let code = if watch.kill_at.is_some() { exit::LOST } else { exit_code(status) };
-    Ended { code, ran: watch.child.ran() }
+    let stopped = watch.kill_at.is_some();
+    let code = if stopped { exit::LOST } else { exit_code(status) };
+    Ended { code, ran: watch.child.ran(), stopped }
 }
 
 struct Watch<'a> {

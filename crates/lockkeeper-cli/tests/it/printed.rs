@@ -60,11 +60,11 @@ fn what_cannot_be_printed_is_an_error() {
 }
 
 #[test]
-fn the_readme_shows_the_table_as_it_is() {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
+fn the_page_of_stores_shows_the_table_as_it_is() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stores.md");
+    let page = std::fs::read_to_string(page).unwrap();
     let table = printed(&["recipes", "--markdown"]);
-    assert!(readme.contains(&table), "put this into README.md (cargo xtask table):\n{table}");
+    assert!(page.contains(&table), "put this into docs/stores.md (cargo xtask table):\n{table}");
 }
 
 #[test]
@@ -76,8 +76,33 @@ fn completions_and_manual_pages_are_complete() {
     let run = printed(&["man", "run"]);
     assert!(run.contains(".TH lockkeeper-run 1"), "{run}");
     assert!(run.contains("LOCKKEEPER_TOKEN") && run.contains("the lock was lost"), "{run}");
+    assert!(run.contains("ticket\\-file"), "{run}");
+    for (verb, hint) in
+        [("lock", "on\\-behalf\\-of"), ("keep", "no longer good"), ("unlock", "TICKET")]
+    {
+        let page = printed(&["man", verb]);
+        assert!(
+            page.contains(&format!(".TH lockkeeper-{verb} 1")) && page.contains(hint),
+            "{page}"
+        );
+    }
     assert!(printed(&["run", "--help"]).contains("LOCKKEEPER_TOKEN"));
     assert!(printed(&["--version"]).starts_with("lockkeeper "));
+}
+
+#[test]
+fn all_manual_pages_are_written_to_a_folder() {
+    let world = World::new();
+    let dir = world.file("man/man1");
+    assert_eq!(printed(&["man", "--dir", &dir]), "");
+    let page = |name: &str| world.read(&format!("man/man1/{name}.1"));
+    for name in ["lockkeeper", "lockkeeper-run", "lockkeeper-ls", "lockkeeper-id-next"] {
+        assert!(page(name).contains(&format!(".TH {name} 1")), "{name}: {}", page(name));
+    }
+    assert_eq!(page("lockkeeper-run"), printed(&["man", "run"]));
+    assert!(printed(&["man", "--help"]).contains("man -l -"));
+    let output = lockkeeper(&["man", "--dir", "/dev/null/x"]).output().unwrap();
+    assert_eq!(code(&output), 74, "{output:?}");
 }
 
 #[test]
@@ -106,7 +131,7 @@ fn neither_output_being_open_is_no_disaster() {
     let world = World::new();
     let script = r#"exec "$0" "$@" >&- 2>&-"#;
     for (words, wanted) in
-        [(&["ls"][..], 1), (&["run", "", "true"], 64), (&["run", "x", "true"], 0)]
+        [(&["ls"][..], 0), (&["run", "", "true"], 64), (&["run", "x", "true"], 0)]
     {
         let mut command = Command::new("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_lockkeeper")]).args(words);

@@ -97,6 +97,10 @@ pub(crate) fn lockkeeper(words: &[&str]) -> Command {
     for name in ["STORE", "NAME", "TOKEN", "MODE", "OWNER"] {
         command.env_remove(format!("LOCKKEEPER_{name}"));
     }
+    command.env_remove("LOCKKEEPER_CONFIG").env("XDG_CONFIG_HOME", "/nonexistent");
+    for name in ["RUST_LOG", "NO_COLOR"] {
+        command.env_remove(name);
+    }
     command.args(words).stdin(Stdio::null());
     command
 }

@@ -1,7 +1,7 @@
 //! A command that talks to a person.
 
 use crate::support::{Running, World, eventually, is_ignored_here};
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,21 +9,32 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// A terminal with `script` running on it, in a session of its own.
-struct Session {
+pub(crate) struct Session {
     keyboard: File,
     screen: Arc<Mutex<String>>,
-    running: Running,
+    pub(crate) running: Running,
 }
 
 impl Session {
-    fn start(world: &World, script: &str) -> Self {
-        let pty = openpty(None, None).unwrap();
+    pub(crate) fn start(world: &World, script: &str) -> Self {
+        Self::sized(world, script, (80, 24))
+    }
+
+    pub(crate) fn with_columns(world: &World, columns: u16, script: &str) -> Self {
+        Self::sized(world, script, (columns, 24))
+    }
+
+    /// With so many columns and lines.
+    pub(crate) fn sized(world: &World, script: &str, (ws_col, ws_row): (u16, u16)) -> Self {
+        let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
         let keyboard = File::from(pty.master);
         let mut display = keyboard.try_clone().unwrap();
         let device = File::from(pty.slave);
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait", "sh", "-c", script, env!("CARGO_BIN_EXE_lockkeeper")]);
         command.env("LOCKKEEPER_STORE", world.store()).env_remove("LOCKKEEPER_OWNER");
+        command.env("XDG_CONFIG_HOME", "/nonexistent").env("TERM", "xterm").env_remove("NO_COLOR");
         command.stdin(Stdio::from(device.try_clone().unwrap()));
         command.stdout(Stdio::from(device.try_clone().unwrap())).stderr(Stdio::from(device));
         let running = Running::start(&mut command);
@@ -41,13 +52,18 @@ impl Session {
     }
 
     #[track_caller]
-    fn shows(&self, text: &str) {
+    pub(crate) fn shows(&self, text: &str) {
         eventually(&format!("the screen shows {text:?}"), || {
             self.screen.lock().unwrap().contains(text)
         });
     }
 
-    fn type_in(&mut self, keys: &str) {
+    /// What was printed so far.
+    pub(crate) fn screen(&self) -> String {
+        self.screen.lock().unwrap().clone()
+    }
+
+    pub(crate) fn type_in(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 }

@@ -2,6 +2,8 @@
 
 mod memcached;
 mod redlock;
+mod tickets;
+mod verbs;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -26,6 +28,9 @@ const CASES: &[Case] = &[
     ("a_run_within_a_run_enters_again_or_is_refused", within),
     ("an_option_that_is_none_is_said", wrong_option),
     ("a_release_that_came_through_in_the_end_is_not_complained_of", released_late),
+    ("a_ticket_wanders_between_processes_or_is_refused", tickets::wander),
+    ("a_ticket_of_a_server_that_is_away_is_neither_kept_nor_lost", tickets::server_away),
+    ("a_lock_that_was_taken_over_can_be_broken", tickets::broken),
     ("ids_are_those_that_nobody_else_gets", ids),
 ];
 
@@ -36,7 +41,7 @@ fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let mut trials = Vec::new();
     for Store { kind, .. } in STORES {
-        for (name, case) in CASES {
+        for (name, case) in CASES.iter().chain(verbs::CASES) {
             let lab = lab.clone();
             let trial = Trial::test(format!("{}::{name}", kind.word()), move || {
                 let server =
@@ -52,6 +57,14 @@ fn main() -> Result<()> {
     let redis = lab.clone();
     let trial = Trial::test("what_the_library_warns_of_is_printed", move || {
         warned(&redis).map_err(|error| Failed::from(format!("{error:?}")))
+    });
+    trials.push(match missing(&[Kind::Redis]) {
+        Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
+        None => trial,
+    });
+    let redis = lab.clone();
+    let trial = Trial::test("a_redis_that_is_not_well_is_found_out", move || {
+        verbs::sick_redis(&redis).map_err(|error| Failed::from(format!("{error:?}")))
     });
     trials.push(match missing(&[Kind::Redis]) {
         Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),

@@ -2,10 +2,10 @@
 
 use super::{Chosen, cases};
 use crate::case::Case;
-use crate::stage::{Stage, ms};
+use crate::stage::{LONG, Stage, free, ms};
 use crate::verdict::{Failure, Outcome, ensure};
-use lockkeeper::backend::Capability;
-use lockkeeper::{Error, ErrorKind, FencingToken, recipes};
+use lockkeeper::backend::{Capability, Name};
+use lockkeeper::{ClaimId, Error, ErrorKind, FencingToken, Mode, Ticket, recipes};
 use std::sync::Arc;
 
 pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
@@ -20,10 +20,16 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
         cases.extend(cases!("absent": min_hold_is_refused));
     }
     if !chosen.capability.fencing {
-        cases.extend(cases!("absent": elections_are_refused));
+        cases.extend(cases!("absent": elections_are_refused, tokens_are_refused));
     }
     if !chosen.capability.sequences {
         cases.extend(cases!("absent": numbers_are_refused));
+    }
+    if !chosen.capability.portable {
+        cases.extend(cases!("absent": tickets_are_refused));
+    }
+    if !chosen.capability.by_id {
+        cases.extend(cases!("absent": claims_by_id_are_refused));
     }
     if !chosen.inspects {
         cases.extend(cases!("absent": inspection_is_refused));
@@ -45,9 +51,19 @@ fn refused<T>(outcome: Result<T, Error>, has: fn(&Capability) -> bool) -> Outcom
     Ok(())
 }
 
+async fn tokens_are_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let lock = keeper.lock(stage.name("fenced")).ttl(LONG);
+    refused(lock.clone().fenced().acquire().await, |capability| capability.fencing)?;
+    let guard = lock.acquire().await?;
+    refused(guard.require_token(), |capability| capability.fencing)?;
+    guard.release().await?;
+    Ok(())
+}
+
 async fn shared_mode_is_refused(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let lock = keeper.rw_lock(&stage.name("read")).read();
+    let lock = keeper.rw_lock(stage.name("read")).read();
     refused(lock.acquire().await, |capability| capability.shared)?;
     refused(lock.try_acquire().await, |capability| capability.shared)?;
     refused(lock.acquire_within(ms(10)).await, |capability| capability.shared)
@@ -62,13 +78,32 @@ async fn permits_are_refused(stage: Arc<Stage>) -> Outcome {
 
 async fn min_hold_is_refused(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let lock = keeper.lock(&stage.name("lingering")).min_hold(ms(10));
+    let lock = keeper.lock(stage.name("lingering")).min_hold(ms(10));
     refused(lock.acquire().await, |capability| capability.min_hold)
+}
+
+async fn tickets_are_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let name = stage.name("handed out");
+    let guard = keeper.lock(&name).acquire().await?;
+    refused(guard.hand_out().await, |capability| capability.portable)?;
+    free(&keeper, &name).await?;
+    let ticket = Ticket::new(Name::new(&name)?, Mode::Exclusive, ClaimId::random()?, LONG);
+    refused(keeper.keep(&ticket).await, |capability| capability.portable)?;
+    refused(keeper.give_back(&ticket).await, |capability| capability.portable)?;
+    refused(keeper.take_over(&ticket).await, |capability| capability.portable)
+}
+
+async fn claims_by_id_are_refused(stage: Arc<Stage>) -> Outcome {
+    let keeper = stage.keeper().await?;
+    let lock = keeper.lock(stage.name("by id")).claim(ClaimId::random()?);
+    refused(lock.acquire().await, |capability| capability.by_id)?;
+    refused(lock.try_acquire().await, |capability| capability.by_id)
 }
 
 async fn elections_are_refused(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let election = keeper.election(&stage.name("office"));
+    let election = keeper.election(stage.name("office"));
     refused(election.campaign().await, |capability| capability.fencing)?;
     refused(election.observe().map(|_| ()), |capability| capability.fencing)
 }

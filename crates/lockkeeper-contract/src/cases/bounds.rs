@@ -45,14 +45,14 @@ async fn a_ttl_that_makes_no_sense_is_refused(stage: Arc<Stage>) -> Outcome {
 
 async fn other_terms_that_make_no_sense_are_refused(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let lock = keeper.lock(&stage.name("terms"));
+    let lock = keeper.lock(stage.name("terms"));
     refused(lock.clone().max_hold(Duration::ZERO).acquire().await, "max_hold of zero")?;
     refused(lock.clone().max_hold(Duration::MAX).acquire().await, "an endless max_hold")?;
     refused(lock.clone().min_hold(Duration::ZERO).acquire().await, "min_hold of zero")?;
     let crossed = lock.clone().min_hold(ms(20)).max_hold(ms(10));
     refused(crossed.acquire().await, "min_hold above max_hold")?;
     refused(lock.note(&"n".repeat(1001)).acquire().await, "a long note")?;
-    refused(keeper.semaphore(&stage.name("none"), 0).acquire().await, "a gate of no permits")
+    refused(keeper.semaphore(stage.name("none"), 0).acquire().await, "a gate of no permits")
 }
 
 async fn max_hold_ends_a_hold_that_goes_on(stage: Arc<Stage>) -> Outcome {

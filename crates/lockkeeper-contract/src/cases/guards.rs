@@ -95,7 +95,7 @@ async fn a_share_detached_first_does_not_count(stage: Arc<Stage>) -> Outcome {
 
 async fn work_runs_while_it_is_held(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let guard = keeper.lock(&stage.name("worked")).ttl(LONG).acquire().await?;
+    let guard = keeper.lock(stage.name("worked")).ttl(LONG).acquire().await?;
     let answer = guard.run(async { 6 * 7 }).await?;
     ensure!(answer == 42 && guard.is_held(), "the work did not run");
     Ok(())

@@ -1,8 +1,10 @@
 //! The promises, by group.
 
 mod absent;
+mod bearers;
 mod blocking;
 mod bounds;
+mod by_id;
 mod cancel;
 mod doubt;
 mod election;
@@ -23,6 +25,7 @@ mod records;
 mod reentry;
 mod sequences;
 mod sharing;
+mod tickets;
 mod tokens;
 mod untried;
 mod waiting;
@@ -63,6 +66,9 @@ pub(crate) fn all(capability: &Capability, inspects: bool, crossing: bool) -> Ve
         blocking::cases,
         absent::cases,
         portable::cases,
+        tickets::cases,
+        bearers::cases,
+        by_id::cases,
         sequences::cases,
     ] {
         cases.extend(group(&chosen));

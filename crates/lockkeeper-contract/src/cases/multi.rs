@@ -72,9 +72,13 @@ async fn what_cannot_be_had_whole_is_given_back(stage: Arc<Stage>) -> Outcome {
 async fn opposite_orders_do_not_deadlock(stage: Arc<Stage>) -> Outcome {
     let names = [stage.name("left"), stage.name("right")];
     let witness = Arc::new(Witness::default());
+    // All are connected before the first contends, or the first may be through by then.
+    let mut keepers = Vec::new();
+    for _ in 0..4 {
+        keepers.push(stage.keeper().await?);
+    }
     let mut tasks = Vec::new();
-    for number in 0..4 {
-        let keeper = stage.keeper().await?;
+    for (number, keeper) in keepers.iter().enumerate() {
         let mut names = names.clone();
         if number % 2 == 1 {
             names.reverse();

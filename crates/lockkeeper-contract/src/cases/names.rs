@@ -153,7 +153,7 @@ async fn a_prefix_is_no_pattern(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
     let mut guards = Vec::new();
     for tail in ["p%x", "pyx", "p_x", "P%x", "p*x", "p[y]x", "p\\x", "pü", "pz"] {
-        let lock = keeper.lock(&stage.name(tail)).ttl(LONG);
+        let lock = keeper.lock(stage.name(tail)).ttl(LONG);
         guards.push(lock.acquire_within(PATIENT).await?);
     }
     for start in ["p%", "p_", "P", "p*", "p[y]", "p\\", "pü", "py", "p", "q", ""] {

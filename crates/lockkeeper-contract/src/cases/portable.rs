@@ -18,7 +18,6 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
             a_claim_is_kept_and_given_back_by_another_keeper,
             a_stale_ticket_leaves_the_next_holder_alone,
             a_ticket_is_kept_for_its_own_ttl,
-            a_ticket_with_a_shorter_ttl_ends_with_that,
         ));
     }
     // Backends that poll find out only by renewing.
@@ -46,7 +45,7 @@ async fn what_the_capability_says_is_there(stage: Arc<Stage>) -> Outcome {
 /// A claim that its own keeper holds, and the claim's ticket.
 async fn claimed(stage: &Arc<Stage>, ttl: Duration) -> Outcome<(Keeper, Guard, Ticket)> {
     let (keeper, way) = stage.faulty().await?;
-    let guard = keeper.lock(&stage.name("wanders")).ttl(ttl).acquire().await?;
+    let guard = keeper.lock(stage.name("wanders")).ttl(ttl).acquire().await?;
     let ticket = way.ticket().ok_or_else(|| Failure::broken("a guard, and no grant"))?;
     Ok((keeper, guard, ticket))
 }
@@ -116,22 +115,6 @@ async fn a_ticket_is_kept_for_its_own_ttl(stage: Arc<Stage>) -> Outcome {
     ensure!(second.is_err(), "two hold it: the ticket's renewal was good for {LONG:?}");
     lease.release(&Release::now()).await?;
     free(&keeper, &name).await
-}
-
-/// Those that wait count on the end that they saw, which is now much later than the real one.
-async fn a_ticket_with_a_shorter_ttl_ends_with_that(stage: Arc<Stage>) -> Outcome {
-    let (keeper, guard, mut ticket) = claimed(&stage, LONG).await?;
-    let name = guard.name().to_string();
-    ticket.ttl = stage.ttl(SHORT);
-    let mut lease = lease_elsewhere(&stage, &ticket).await?;
-    guard.detach();
-    let lock = keeper.lock(&name).ttl(LONG);
-    let waiting = tokio::spawn(async move { lock.acquire_within(PATIENT).await });
-    tokio::time::sleep(SHORT / 2).await;
-    lease.renew().await?;
-    let next = waiting.await?;
-    ensure!(next.is_ok(), "it is not free after the ttl of its last renewal: {next:?}");
-    Ok(())
 }
 
 /// A keeper that holds a claim may be handed the claim's own ticket, as a server is that is asked to

@@ -40,7 +40,7 @@ fn grew(last: &mut Option<FencingToken>, guard: &Guard) -> Outcome {
 
 async fn none_is_made_up(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let guard = keeper.lock(&stage.name("unfenced")).ttl(LONG).acquire().await?;
+    let guard = keeper.lock(stage.name("unfenced")).ttl(LONG).acquire().await?;
     ensure!(guard.token().is_none(), "fencing is not promised, and a guard has a token");
     guard.release().await?;
     Ok(())
@@ -93,7 +93,7 @@ async fn they_grow_over_a_hand_over(stage: Arc<Stage>) -> Outcome {
 
 async fn they_stay_below_two_to_the_fifty_third(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
-    let guard = keeper.lock(&stage.name("exact")).ttl(LONG).acquire().await?;
+    let guard = keeper.lock(stage.name("exact")).ttl(LONG).acquire().await?;
     let token = token(&guard)?;
     ensure!(token.get() < 1 << 53, "{token} is not exact in JSON");
     Ok(())

@@ -10,12 +10,14 @@
 //! | `a token`, `a remaining`, `a held`, `a lost` | a number, milliseconds, `yes` or `no`, a reason |
 //! | `a release` | `a released` or `a error Lost …` |
 //! | `a drop`, `a detach` | `a dropped`, `a detached` |
+//! | `a hand-out` | `a ticket lk1:…` |
+//! | `a keep name=lk1:…`, `a give-back name=lk1:…` | `a kept 480`, `a given back` |
 //! | `a visit rounds=20 room=/path name=x` | `a visited most=1 waited=12` |
 //! | `a reserve count=2 rounds=9 name=x` | `a reserved 17`, once for each round |
 //! | `a ping` | `a pong` |
 //!
 //! `take` knows `mode=exclusive|shared|permit:N`, `ttl=MS`, `wait=forever|none|MS`, `owner=ID`,
-//! `min=MS`, `max=MS` and, last because it may contain blanks, `name=…`.
+//! `id=CLAIM`, `min=MS`, `max=MS` and, last because it may contain blanks, `name=…`.
 //!
 //! It ends at once, releasing nothing, when its input ends: no taker outlives the process that
 //! commands it.
@@ -123,6 +125,18 @@ impl Taker {
             "detach" => {
                 self.taken(slot).into_iter().for_each(Guard::detach);
                 "detached".into()
+            }
+            "hand-out" => match self.taken(slot) {
+                Some(guard) => format!("ticket {}", guard.hand_out().await?),
+                None => "empty".into(),
+            },
+            "keep" => {
+                let left = self.keeper.keep(&order.ticket()?).await?;
+                format!("kept {}", left.as_millis())
+            }
+            "give-back" => {
+                self.keeper.give_back(&order.ticket()?).await?;
+                "given back".into()
             }
             "visit" => self.visit(order).await?,
             "reserve" => self.reserve(order).await?,

@@ -1,6 +1,6 @@
 //! Parses one order.
 
-use lockkeeper::{Error, ErrorKind, Keeper, Lock, Owner, Result};
+use lockkeeper::{Error, ErrorKind, Keeper, Lock, Owner, Result, Ticket};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -36,6 +36,11 @@ impl Order {
         self.number(key).map(Duration::from_millis)
     }
 
+    /// The ticket that the order is about, which stands where a name would.
+    pub(super) fn ticket(&self) -> Result<Ticket> {
+        self.word("name").unwrap_or_default().parse()
+    }
+
     /// The lock that the order is about, with its terms.
     pub(super) fn lock(&self, keeper: &Keeper) -> Result<Lock> {
         let name = self.word("name").unwrap_or_default();
@@ -57,6 +62,9 @@ impl Order {
         }
         if let Some(most) = self.time("max") {
             lock = lock.max_hold(most);
+        }
+        if let Some(id) = self.word("id") {
+            lock = lock.claim(id.parse()?);
         }
         if let Some(owner) = self.word("owner") {
             lock = lock.owner(&Owner::new(owner)?);

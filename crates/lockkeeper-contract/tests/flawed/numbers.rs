@@ -60,7 +60,17 @@ impl Numbers {
 impl Sequencer for Numbers {
     async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
         let (name, count) = (self.folded(name), u64::from(wish.count.max(1)));
-        let mut last = self.state().counts.get(&name).copied();
+        let read_before = match self.flaw {
+            Flaw::CountsInTwoSteps => {
+                let last = self.state().counts.get(&name).copied();
+                tokio::time::sleep(UNDER_WAY).await;
+                Some(last)
+            }
+            _ => None,
+        };
+        let mut state = self.state();
+        state.calls += 1;
+        let mut last = read_before.unwrap_or_else(|| state.counts.get(&name).copied());
         let mut wish = *wish;
         match self.flaw {
             Flaw::ForgetsFloor => wish = wish.from(1),
@@ -69,11 +79,6 @@ impl Sequencer for Numbers {
             _ => {}
         }
         let reserved = Reserved::of(last, &wish);
-        if self.flaw == Flaw::CountsInTwoSteps {
-            tokio::time::sleep(UNDER_WAY).await;
-        }
-        let mut state = self.state();
-        state.calls += 1;
         let end = match reserved {
             Reserved::From(first) => first + count - 1,
             Reserved::Beyond(last) if self.flaw == Flaw::CountsBeyond => last.saturating_add(count),

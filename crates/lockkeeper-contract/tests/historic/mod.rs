@@ -34,7 +34,7 @@ const SETNX_EXPIRE: Broken = &[
     ("expiry::a_renewed_claim_outlives_its_ttl", TAKEN_TWICE),
     ("loss::failed_renewals_neither_extend_nor_end_it", "expired before the store answered"),
     ("bounds::max_hold_ends_a_hold_that_goes_on", "the claim expired first"),
-    ("events::a_hold_is_told_from_waiting_to_released", "then came Lost(Expired)"),
+    ("events::a_hold_is_told_from_waiting_to_released", "then came InJeopardy"),
     ("blocking::it_needs_no_runtime", "no renewal was answered in time"),
 ];
 
@@ -50,6 +50,6 @@ const GETSET: Broken = &[
     ("expiry::a_renewed_claim_outlives_its_ttl", TAKEN_TWICE),
     ("loss::failed_renewals_neither_extend_nor_end_it", "expired before the store answered"),
     ("bounds::max_hold_ends_a_hold_that_goes_on", "the claim expired first"),
-    ("events::a_hold_is_told_from_waiting_to_released", "then came Lost(Expired)"),
+    ("events::a_hold_is_told_from_waiting_to_released", "then came InJeopardy"),
     ("blocking::it_needs_no_runtime", "no renewal was answered in time"),
 ];

@@ -26,7 +26,7 @@ pub(crate) fn take(ids: &impl Generator, count: u64) -> u64 {
 
 /// A new key gives nothing for one window: a short one.
 fn lease(cached_clock: bool) -> Lease {
-    Lease { window: Duration::from_secs(2), cached_clock }
+    Lease { window: Some(Duration::from_secs(2)), cached_clock }
 }
 
 pub(crate) fn snowflake(runtime: &Runtime, layout: Layout, cached: bool) -> Result<Snowflake> {

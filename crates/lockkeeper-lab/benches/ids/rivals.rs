@@ -27,6 +27,22 @@ fn each<T>(count: u64, mut next: impl FnMut() -> T) -> u64 {
     count
 }
 
+/// Ids of ferroid. Where another thread was faster, or saw the next millisecond before, it says so and is
+/// asked again at once. Where it has to wait for the clock, the burst ends, and does not count.
+fn take_ferroid<T: ferroid::id::Id>(count: u64, poll: impl Fn() -> Poll<T>) -> u64 {
+    const SHORT: u32 = 1_000;
+    for got in 0..count {
+        let mut tries = 0;
+        while !matches!(poll(), Poll::Ready { id } if { black_box(id); true }) {
+            tries += 1;
+            if tries == SHORT {
+                return got;
+            }
+        }
+    }
+    count
+}
+
 pub(crate) fn run(runtime: &Runtime) -> Result<()> {
     let ours = snowflake(runtime, Layout::default(), true)?;
     let ours = |count: u64| take(&ours, count);
@@ -38,14 +54,7 @@ pub(crate) fn run(runtime: &Runtime) -> Result<()> {
     let options = idgenerator::IdGeneratorOptions::new();
     idgenerator::IdInstance::init(options.worker_id(1).worker_id_bit_len(10).seq_bit_len(12))?;
 
-    // Where it has to wait, ferroid says so: then the burst does not count.
-    let by_ferroid = |count: u64| {
-        (0..count)
-            .take_while(
-                |_| matches!(ferroid.poll_id(), Poll::Ready { id } if { black_box(id); true }),
-            )
-            .count() as u64
-    };
+    let by_ferroid = |count| take_ferroid(count, || ferroid.poll_id());
     let by_plain = |count| {
         each(count, || {
             plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner).real_time_generate()
@@ -79,7 +88,7 @@ fn wide(runtime: &Runtime) -> Result<()> {
     for threads in [1, 2] {
         let bursts = Bursts { threads, ids: 20_000, pause: Duration::from_micros(50) };
         let what = format!("snowflake 41/1/21, cached clock / ferroid, {threads} threads");
-        let by_ferroid = |count| each(count, || ferroid.poll_id());
+        let by_ferroid = |count| take_ferroid(count, || ferroid.poll_id());
         compare(&what, bursts, &|count| take(&ours, count), &by_ferroid, Goal::Below(1.0));
     }
     Ok(())

@@ -12,7 +12,7 @@ pub(crate) fn renewing(url: &str) -> Result<()> {
         let keeper = lockkeeper::connect(url).await?;
         let mut held = Vec::new();
         for number in 0..LOCKS {
-            held.push(keeper.lock(&format!("held/{number}")).acquire().await?);
+            held.push(keeper.lock(format!("held/{number}")).acquire().await?);
         }
         // Time for two renewals of each lock.
         let (start, before) = (Instant::now(), used()?);

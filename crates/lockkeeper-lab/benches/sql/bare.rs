@@ -25,12 +25,13 @@ impl BarePostgres {
             if number == 0 {
                 client
                     .batch_execute(
-                        "CREATE TABLE bare (name text PRIMARY KEY, owner text NOT NULL, \
-                           token bigint NOT NULL, expires timestamptz NOT NULL) \
+                        "CREATE TABLE IF NOT EXISTS bare (name text PRIMARY KEY, \
+                           owner text NOT NULL, token bigint NOT NULL, expires timestamptz NOT NULL) \
                            WITH (fillfactor = 40); \
-                         CREATE SEQUENCE bare_token; CREATE TABLE bare_row (name text PRIMARY KEY); \
-                         INSERT INTO bare_row VALUES ('one'); \
-                         CREATE UNLOGGED TABLE bare_held (key bigint PRIMARY KEY, \
+                         CREATE SEQUENCE IF NOT EXISTS bare_token; \
+                         CREATE TABLE IF NOT EXISTS bare_row (name text PRIMARY KEY); \
+                         INSERT INTO bare_row VALUES ('one') ON CONFLICT DO NOTHING; \
+                         CREATE UNLOGGED TABLE IF NOT EXISTS bare_held (key bigint PRIMARY KEY, \
                            token bigint NOT NULL, believed timestamptz NOT NULL) \
                            WITH (fillfactor = 50)",
                     )
@@ -127,7 +128,8 @@ impl BarePostgres {
 }
 
 /// The same on MariaDB, where a connection carries one request at a time. Nobody keeps one while it
-/// has the lock: then there would have to be a connection for each.
+/// has the lock: then there would have to be a connection for each. The driver prepares each statement
+/// once for each connection, as for ours.
 pub(crate) struct BareMariaDb {
     clients: Vec<Mutex<Conn>>,
 }
@@ -144,11 +146,11 @@ impl BareMariaDb {
             if number == 0 {
                 client
                     .query_drop(
-                        "CREATE TABLE bare (name varbinary(200) PRIMARY KEY, owner varchar(64) \
-                         NOT NULL, token bigint NOT NULL, expires datetime(6) NOT NULL); \
-                         CREATE TABLE bare_token (id int PRIMARY KEY, token bigint) \
+                        "CREATE TABLE IF NOT EXISTS bare (name varbinary(200) PRIMARY KEY, \
+                         owner varchar(64) NOT NULL, token bigint NOT NULL, expires datetime(6) NOT NULL); \
+                         CREATE TABLE IF NOT EXISTS bare_token (id int PRIMARY KEY, token bigint) \
                          ENGINE = MEMORY; \
-                         CREATE TABLE bare_held (id int PRIMARY KEY, token bigint NOT NULL, \
+                         CREATE TABLE IF NOT EXISTS bare_held (id int PRIMARY KEY, token bigint NOT NULL, \
                          believed bigint NOT NULL) ENGINE = MEMORY",
                     )
                     .await?;
@@ -161,25 +163,25 @@ impl BareMariaDb {
     pub(crate) async fn row(&self, task: u32) -> Result<()> {
         let client = &self.clients[(task % CONNECTIONS) as usize];
         // Assignments run from left to right, so the owner comes first.
-        let take = format!(
-            "INSERT INTO bare VALUES ('bench/{task}', 'bare', 1, \
+        let take = "INSERT INTO bare VALUES (?, ?, 1, \
                UTC_TIMESTAMP(6) + INTERVAL 30 SECOND) ON DUPLICATE KEY UPDATE \
                owner = IF(owner = '' OR expires < UTC_TIMESTAMP(6), VALUES(owner), owner), \
                token = IF(owner = VALUES(owner), token + 1, token), \
                expires = IF(owner = VALUES(owner), VALUES(expires), expires) \
-             RETURNING IF(owner = 'bare', token, NULL)"
-        );
-        let taken: Option<Option<i64>> = client.lock().await.query_first(take).await?;
+             RETURNING IF(owner = ?, token, NULL)";
+        let (name, owner) = (format!("bench/{task}"), "bare");
+        let taken: Option<Option<i64>> =
+            client.lock().await.exec_first(take, (&name, owner, owner)).await?;
         ensure!(taken.flatten().is_some(), "the bare lock is not one");
-        let free =
-            format!("UPDATE bare SET owner = '' WHERE name = 'bench/{task}' AND owner = 'bare'");
+        let free = "UPDATE bare SET owner = '' WHERE name = ? AND owner = ?";
         let mut client = client.lock().await;
-        client.query_drop(free).await?;
+        client.exec_drop(free, (&name, owner)).await?;
         ensure!(client.affected_rows() == 1, "the bare lock is not one");
         Ok(())
     }
 
-    /// The same with a token, counted in a row in memory while the lock is held.
+    /// The same with a token, counted in a row in memory while the lock is held. Three statements in one
+    /// request cannot be prepared.
     pub(crate) async fn get_lock_with_token(&self, task: u32) -> Result<()> {
         let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
         let request = format!(
@@ -197,24 +199,23 @@ impl BareMariaDb {
         let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
         let clock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
         let hold = format!(
-            "INSERT INTO bare_held SELECT {task}, 1, {clock} + 10000000 FROM DUAL \
-               WHERE GET_LOCK('bench/{task}', 0) = 1 \
+            "INSERT INTO bare_held SELECT ?, 1, {clock} + 10000000 FROM DUAL \
+               WHERE GET_LOCK(?, 0) = 1 \
              ON DUPLICATE KEY UPDATE token = IF(believed > {clock}, token, token + 1), \
                believed = IF(believed > {clock}, believed, {clock} + 10000000) \
              RETURNING token"
         );
-        let held: Option<i64> = client.query_first(hold).await?;
+        let name = format!("bench/{task}");
+        let held: Option<i64> = client.exec_first(hold, (task, &name)).await?;
         ensure!(held.is_some(), "the bare lock is not one");
-        let let_go = format!(
-            "UPDATE bare_held SET believed = 0 WHERE id = {task} \
-               AND RELEASE_LOCK('bench/{task}') = 1"
-        );
-        Ok(client.query_drop(let_go).await?)
+        let let_go = "UPDATE bare_held SET believed = 0 WHERE id = ? AND RELEASE_LOCK(?) = 1";
+        Ok(client.exec_drop(let_go, (task, &name)).await?)
     }
 
     pub(crate) async fn get_lock(&self, task: u32) -> Result<()> {
         let mut client = self.clients[(task % CONNECTIONS) as usize].lock().await;
-        client.query_drop(format!("SELECT GET_LOCK('bench/{task}', 0)")).await?;
-        Ok(client.query_drop(format!("SELECT RELEASE_LOCK('bench/{task}')")).await?)
+        let name = format!("bench/{task}");
+        client.exec_drop("SELECT GET_LOCK(?, 0)", (&name,)).await?;
+        Ok(client.exec_drop("SELECT RELEASE_LOCK(?)", (&name,)).await?)
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn locking(
 ) -> impl Fn(u32) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Clone + Send + 'static {
     let keeper = keeper.clone();
     move |task| {
-        let lock = keeper.lock(&format!("bench/{task}"));
+        let lock = keeper.lock(format!("bench/{task}"));
         Box::pin(async move { Ok(lock.acquire().await?.release().await?) })
     }
 }

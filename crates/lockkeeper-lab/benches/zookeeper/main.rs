@@ -116,7 +116,7 @@ async fn our_cycles(keeper: &Keeper, tasks: usize) -> Result<Duration> {
     let each = CYCLES / 8;
     let mut running = tokio::task::JoinSet::new();
     for number in 0..tasks {
-        let lock = keeper.lock(&format!("many-{number}"));
+        let lock = keeper.lock(format!("many-{number}"));
         running.spawn(async move {
             for _ in 0..each {
                 lock.acquire().await?.release().await?;

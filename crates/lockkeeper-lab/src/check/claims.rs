@@ -27,6 +27,8 @@ pub(crate) struct Claim {
     pub(crate) queued: Option<Stamp>,
     pub(crate) granted: Option<Validity>,
     pub(crate) token: u64,
+    /// The claim that the store granted, where this one goes on with it by its ticket.
+    pub(crate) continues: Option<u64>,
     pub(crate) refused: Option<Stamp>,
     pub(crate) renewals: Vec<Validity>,
     pub(crate) lost: Option<Stamp>,
@@ -45,12 +47,20 @@ impl Claim {
             queued: None,
             granted: None,
             token: 0,
+            continues: None,
             refused: None,
             renewals: Vec::new(),
             lost: None,
             release: None,
             released: None,
         }
+    }
+}
+
+impl Claim {
+    /// The claim that the store granted: this one, or the one that it goes on with.
+    pub(crate) fn first(&self) -> u64 {
+        self.continues.unwrap_or(self.number)
     }
 }
 

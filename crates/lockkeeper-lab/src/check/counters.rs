@@ -59,7 +59,7 @@ pub struct Counters {
 impl Counters {
     pub(crate) fn count(story: &Story<'_>) -> Self {
         let mut counters = Self {
-            asks: story.claims.len(),
+            asks: story.claims.iter().filter(asks_anew).count(),
             contended: contended(story),
             holds: story.holds.len(),
             ids: story.issues.iter().fold(0, |sum, issue| {
@@ -132,7 +132,12 @@ fn contended(story: &Story<'_>) -> usize {
         let meetings = |spans: Option<&Spans>| spans.map_or(0, |spans| spans.met_by(claim));
         meetings(all.get(&claim.name)) > meetings(own.get(&(claim.name, claim.client)))
     };
-    story.claims.iter().filter(met).count()
+    story.claims.iter().filter(asks_anew).filter(met).count()
+}
+
+/// One that goes on with another's claim is in nobody's way.
+fn asks_anew(claim: &&Claim) -> bool {
+    claim.continues.is_none()
 }
 
 /// When the holds of a group began, and when they ended.

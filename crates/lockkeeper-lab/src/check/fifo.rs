@@ -35,7 +35,9 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
             .filter_map(|hold| waiter(story, &standstills, hold))
             .collect();
         waiters.sort_by_key(|waiter| waiter.queued);
-        let mut later: Vec<&Hold> = holds.iter().filter(exclusive).collect();
+        // One that goes on with another's claim was before all who waited.
+        let anew = |hold: &&Hold| story.held(hold).continues.is_none();
+        let mut later: Vec<&Hold> = holds.iter().filter(exclusive).filter(anew).collect();
         later.sort_by_key(|hold| story.held(hold).ask.at);
         // Of all claims that are ahead, the one that was granted last was overtaken if any was.
         let mut ahead = waiters.iter().peekable();

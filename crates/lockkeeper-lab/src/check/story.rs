@@ -155,6 +155,7 @@ impl<'a> Story<'a> {
     /// Adds an event to its claim. If a claim ends several times, the earliest end counts.
     fn claim_event(&mut self, what: &What, stamp: Stamp, findings: &mut Findings<'_>) {
         let (What::Ask { claim: number, .. }
+        | What::Continues { claim: number, .. }
         | What::Queued { claim: number }
         | What::Granted { claim: number, .. }
         | What::Refused { claim: number, .. }
@@ -175,6 +176,7 @@ impl<'a> Story<'a> {
         let ask = claim.ask;
         let mut wrong = stamp.at < ask.at;
         match *what {
+            What::Continues { of, .. } => claim.continues = Some(of),
             What::Queued { .. } => earliest(&mut claim.queued, stamp),
             What::Granted { token, valid_until, .. } => {
                 wrong |= claim.granted.is_some() || claim.refused.is_some();

@@ -29,7 +29,11 @@ pub(crate) fn check(story: &Story<'_>, findings: &mut Findings<'_>) {
     }
     grants.sort_unstable_by_key(|grant| (grant.name, grant.token, grant.claim));
     for pair in grants.windows(2) {
-        if pair[0].name == pair[1].name && pair[0].token == pair[1].token {
+        let first = |grant: &Grant| story.claims[grant.claim].first();
+        if pair[0].name == pair[1].name
+            && pair[0].token == pair[1].token
+            && first(&pair[0]) != first(&pair[1])
+        {
             findings.add(Rule::TokenTwice, || {
                 let sentence = format!(
                     "claims {} and {} on {:?} both got token {}",

@@ -120,7 +120,7 @@ impl Opening {
     }
 
     fn key(self, keeper: &Keeper) -> IdKey {
-        let lease = Lease { window: self.window, ..Lease::default() };
+        let lease = Lease { window: Some(self.window), ..Lease::default() };
         let mut key = keeper.ids(KEY).lease(lease);
         if let Some(floor) = self.floor.filter(|_| self.scheme != Scheme::Dated) {
             key = key.floor(floor);

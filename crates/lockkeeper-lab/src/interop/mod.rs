@@ -13,6 +13,9 @@
 //! | `read-lock`, `try-read`, `read-unlock` | the same for readers, and with `write` for writers (some peers) |
 //! | `bench NAME COUNT` | `took SECONDS`, for COUNT locks one after another (some peers) |
 //! | `crowd NAME COUNT TASKS LIMIT` | `took SECONDS LONGEST MEAN DONE`, for COUNT locks of each of so many at once, their waits, and how many locks were had before the limit (redsync's) |
+//! | `turns NAME TASKS TIME [own]` | `turns`, and for each turn when it asked, had the lock, gave it back and was done, in microseconds with commas between: tasks that take the lock, or with `own` each one of its own, again and again for this long |
+//! | `holds NAME` | `holds` or `lost`: what the library itself says of a lock that was held; `asks` where it knows only by asking the server (some peers) |
+//! | `wait NAME COUNT` | `waiting`; so many wait for the lock until the process ends |
 //! | `quit` | |
 //!
 //! Times are in milliseconds. An order may end with one more word that names who gives it: an

@@ -81,10 +81,18 @@ impl Peer {
     /// # Errors
     /// When none comes, or the peer says that something went wrong.
     pub fn hear(&mut self) -> Result<String> {
-        match self.answers.recv_timeout(PATIENT) {
+        self.hear_within(PATIENT)
+    }
+
+    /// As [`hear`](Self::hear), for an answer that may take this long.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hear_within(&mut self, limit: Duration) -> Result<String> {
+        match self.answers.recv_timeout(limit) {
             Ok(answer) if answer.starts_with("error") => bail!("the peer says {answer}"),
             Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Timeout) => bail!("no answer in {PATIENT:?}"),
+            Err(RecvTimeoutError::Timeout) => bail!("no answer in {limit:?}"),
             Err(RecvTimeoutError::Disconnected) => bail!("the peer ended: {:?}", self.child.wait()),
         }
     }

@@ -8,7 +8,7 @@ use crate::history::Record;
 const LEFT: f64 = 110.0;
 const WIDTH: f64 = 1240.0;
 const RIGHT: f64 = 20.0;
-const LANE: f64 = 28.0;
+pub(super) const LANE: f64 = 28.0;
 /// Labels of violations are spread over this many lines, so that neighbours stay readable.
 const LABEL_LINES: usize = 4;
 /// More than this many violations would cover what they point at.
@@ -17,25 +17,51 @@ pub(super) const MARKED: usize = 20;
 /// How many colours for names the page has.
 pub(super) const COLOURS: usize = 8;
 
-struct Canvas<'a> {
-    scene: &'a Scene,
-    top: f64,
-    svg: String,
+pub(super) struct Canvas<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) top: f64,
+    /// Moments and their x coordinates, in order, the shown range first and last. Between two of
+    /// them time is linear.
+    pub(super) scale: Vec<(u64, f64)>,
+    pub(super) svg: String,
 }
 
 impl Canvas<'_> {
     /// The x coordinate of a moment; moments outside the shown range are put at the edge.
-    fn x(&self, at: u64) -> f64 {
-        let at = at.clamp(self.scene.from, self.scene.to) - self.scene.from;
-        LEFT + at as f64 / (self.scene.to - self.scene.from) as f64 * WIDTH
+    pub(super) fn x(&self, at: u64) -> f64 {
+        let at = at.clamp(self.scene.from, self.scene.to);
+        let after = self.scale.partition_point(|(moment, _)| *moment < at);
+        let Some(&(to, right)) = self.scale.get(after) else { return self.right() };
+        let Some(&(from, left)) = after.checked_sub(1).and_then(|it| self.scale.get(it)) else {
+            return right;
+        };
+        left + (at - from) as f64 / (to - from) as f64 * (right - left)
     }
 
-    fn y(&self, lane: usize) -> f64 {
+    fn left(&self) -> f64 {
+        self.scale.first().map_or(LEFT, |(_, x)| *x)
+    }
+
+    pub(super) fn right(&self) -> f64 {
+        self.scale.last().map_or(LEFT, |(_, x)| *x)
+    }
+
+    /// Draws what the history says, without an axis and without what is wrong with it.
+    /// `label` is what stands before the lane of a client.
+    pub(super) fn history(&mut self, story: &Story<'_>, label: fn(&str) -> &str) {
+        lanes(self, story, label);
+        claims(self, story);
+        effects(self, story);
+        issues(self, story);
+        faults(self, story);
+    }
+
+    pub(super) fn y(&self, lane: usize) -> f64 {
         self.top + lane as f64 * LANE
     }
 
     /// A bar that is visible however short it is.
-    fn bar(&mut self, class: &str, span: (u64, u64), y: f64, height: f64, title: &str) {
+    pub(super) fn bar(&mut self, class: &str, span: (u64, u64), y: f64, height: f64, title: &str) {
         if span.1 < self.scene.from || span.0 > self.scene.to {
             return;
         }
@@ -47,13 +73,13 @@ impl Canvas<'_> {
         ));
     }
 
-    fn line(&mut self, class: &str, x: f64, from: f64, to: f64) {
+    pub(super) fn line(&mut self, class: &str, x: f64, from: f64, to: f64) {
         self.svg.push_str(&format!(
             "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>\n"
         ));
     }
 
-    fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
+    pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         let text = escape(text);
         self.svg.push_str(&format!(
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>\n"
@@ -61,24 +87,23 @@ impl Canvas<'_> {
     }
 }
 
+/// The pattern of faults.
+pub(super) const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" \
+    patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"hatch\" \
+    width=\"2\" height=\"7\"/></pattern></defs>\n";
+
 /// The whole picture.
 pub(super) fn svg(story: &Story<'_>, records: &[Record], report: &Report, scene: &Scene) -> String {
     let labels = if report.violations.is_empty() { 0.0 } else { LABEL_LINES as f64 * 14.0 };
-    let mut canvas = Canvas { scene, top: 30.0 + labels, svg: String::new() };
+    let scale = vec![(scene.from, LEFT), (scene.to, LEFT + WIDTH)];
+    let mut canvas = Canvas { scene, top: 30.0 + labels, scale, svg: String::new() };
     let (width, height) = (LEFT + WIDTH + RIGHT, canvas.y(scene.lanes.len()) + 10.0);
     canvas.svg.push_str(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"Timeline\" \
-         width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-         <defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \
-         patternTransform=\"rotate(45)\"><rect class=\"hatch\" width=\"2\" height=\"7\"/>\
-         </pattern></defs>\n"
+         width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n{HATCH}"
     ));
     axis(&mut canvas, story);
-    lanes(&mut canvas, story);
-    claims(&mut canvas, story);
-    effects(&mut canvas, story);
-    issues(&mut canvas, story);
-    faults(&mut canvas, story);
+    canvas.history(story, |client| client);
     violations(&mut canvas, story, records, report);
     canvas.svg.push_str("</svg>\n");
     canvas.svg
@@ -103,23 +128,23 @@ fn axis(canvas: &mut Canvas<'_>, story: &Story<'_>) {
 }
 
 /// A time since the beginning, with only the digits it needs.
-fn clock(at: u64) -> String {
+pub(super) fn clock(at: u64) -> String {
     let text = format!("{}.{:09}", at / 1_000_000_000, at % 1_000_000_000);
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn lanes(canvas: &mut Canvas<'_>, story: &Story<'_>) {
+fn lanes(canvas: &mut Canvas<'_>, story: &Story<'_>, label: impl Fn(&str) -> &str) {
     let mut before = None;
     for (lane, &client) in canvas.scene.lanes.iter().enumerate() {
         let client = story.clients[client];
         let y = canvas.y(lane);
         let class = if before == Some(process(client)) { "lane" } else { "lane process" };
         before = Some(process(client));
-        let end = LEFT + WIDTH;
+        let (begin, end) = (canvas.left() - 80.0, canvas.right());
         canvas.svg.push_str(&format!(
-            "<line class=\"{class}\" x1=\"0\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n"
+            "<line class=\"{class}\" x1=\"{begin}\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n"
         ));
-        canvas.text("client", LEFT - 8.0, y + 18.0, client);
+        canvas.text("client", canvas.left() - 8.0, y + 18.0, label(client));
     }
 }
 
@@ -130,9 +155,13 @@ fn claims(canvas: &mut Canvas<'_>, story: &Story<'_>) {
         let y = canvas.y(lane);
         let what = format!("claim {} on {}", claim.number, story.name_of(claim));
         let answer = claim.granted.map(|it| it.learnt.at).or(claim.refused.map(|it| it.at));
-        let waited = (claim.ask.at, answer.unwrap_or(story.last));
-        canvas.bar("wait", waited, y + 12.0, 4.0, &format!("{what}: waits"));
+        let killed = story.hits[claim.client].kills.first_from(claim.ask.at);
+        let unanswered = killed.map_or(story.last, |killed| killed.at);
+        let waited = (claim.ask.at, answer.unwrap_or(unanswered));
         let mark = if canvas.scene.bad.contains(&place) { " bad" } else { "" };
+        // A claim that was granted shows what is wrong with it where it holds.
+        let vain = if claim.granted.is_none() { mark } else { "" };
+        canvas.bar(&format!("wait{vain}"), waited, y + 12.0, 4.0, &format!("{what}: waits"));
         let colour = claim.name % COLOURS;
         let Some(granted) = claim.granted else { continue };
         let hold = canvas.scene.holds.get(&place);

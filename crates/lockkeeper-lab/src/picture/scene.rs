@@ -79,6 +79,13 @@ impl Scene {
         Self { from, to, claims, issues, holds, lanes, bad, note }
     }
 
+    /// Shows every claim, whatever was left out.
+    pub(super) fn show_all(&mut self, story: &Story<'_>) {
+        self.claims = (0..story.claims.len()).collect();
+        self.lanes = lanes(story, &self.claims, &[]);
+        self.note = None;
+    }
+
     pub(super) fn shows(&self, at: u64) -> bool {
         (self.from..=self.to).contains(&at)
     }

@@ -1,4 +1,4 @@
-use super::{escape, timeline};
+use super::{Panel, escape, strip, timeline};
 use crate::check::{Demands, Verdict, check};
 use crate::history::{Mode, Record, What};
 
@@ -123,4 +123,29 @@ fn a_page_to_look_at() {
     if let Some(path) = std::env::var_os("LAB_PICTURE") {
         std::fs::write(path, timeline(&records, &report)).expect("a page");
     }
+}
+
+/// A strip of one panel.
+fn strip_of(records: &[Record]) -> String {
+    let report = check(records, &Demands::none());
+    let steps = [records[0].at];
+    let verdict = ("FAILS", "fail", "a <b>");
+    let panel = Panel::Timeline {
+        heading: "x & y",
+        verdict,
+        records,
+        report: &report,
+        steps: &steps,
+        marks: &[],
+    };
+    strip(&[panel])
+}
+
+#[test]
+fn a_strip_has_a_red_area_where_two_held_at_once_and_only_there() {
+    assert!(strip_of(&history(true)).contains("class=\"overlap\""));
+    let sound = strip_of(&history(false));
+    assert!(!sound.contains("class=\"overlap\""));
+    assert!(sound.contains("x &amp; y") && sound.contains("a &lt;b&gt;"));
+    assert!(sound.contains("prefers-color-scheme: dark"));
 }

@@ -44,7 +44,16 @@ pub fn with_servers(words: &[String]) -> Result<ExitCode> {
     let servers = one_of_each(&lab)?;
     println!("{} servers are ready after {:.1?}", servers.len(), begin.elapsed());
     let (program, rest) = words.split_first().context("with what command?")?;
-    let status = Command::new(program)
+    let mut command = Command::new(program);
+    // If `cargo run` started us: a cargo that the command starts would take them for a change, and
+    // build again whatever looks at them.
+    for (variable, _) in std::env::vars_os() {
+        let text = variable.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&variable);
+        }
+    }
+    let status = command
         .args(rest)
         .envs(servers.iter().map(|(kind, server)| (kind.variable(), server.url())))
         .env(REQUIRE, "1")

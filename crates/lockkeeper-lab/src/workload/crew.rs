@@ -3,7 +3,6 @@
 use super::fault::{Fault, Needs};
 use super::member::Member;
 use super::network::Network;
-use super::recorder::Recorder;
 use super::url;
 use super::worker::Post;
 use crate::proxy::Framing;
@@ -100,7 +99,7 @@ impl Crew {
                     Some(network) => open(&network.addresses()),
                     None => open(hosts),
                 };
-                Member::thread(post, network, backend, Recorder::append_to(&history)?)
+                Member::thread(post, network, backend, history)
             }
         }
     }

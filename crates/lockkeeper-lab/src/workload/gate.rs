@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use lockkeeper::Result;
 use lockkeeper::backend::{
-    Alarm, Backend, Background, Capability, Claim, Grant, Inspector, Lease, MultiAcquire, Name,
-    Patience, Release, Sequencer, Standing, Ticket, Together, Voter,
+    Alarm, Backend, Background, Capability, Claim, Finding, Grant, Inspector, Lease, MultiAcquire,
+    Name, Patience, Release, Sequencer, Standing, Ticket, Together, Voter,
 };
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -89,6 +89,14 @@ impl Backend for Gated {
         self.gate.through(self.inner.incarnation()).await
     }
 
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.gate.through(self.inner.checkup()).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.gate.through(self.inner.round_trips(count)).await
+    }
+
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         self.gate.through(self.inner.withdraw(claim)).await
     }
@@ -145,6 +153,14 @@ struct GatedLease {
 impl Lease for GatedLease {
     async fn renew(&mut self) -> Result<Standing> {
         self.gate.through(self.inner.renew()).await
+    }
+
+    async fn hand_out(&mut self) -> Result<Standing> {
+        self.gate.through(self.inner.hand_out()).await
+    }
+
+    async fn take_over(&mut self) -> Result<Standing> {
+        self.gate.through(self.inner.take_over()).await
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {

@@ -10,6 +10,7 @@ use lockkeeper::backend::Backend;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -52,8 +53,9 @@ impl Member {
         post: Post,
         network: Option<Network>,
         backend: Arc<dyn Backend>,
-        recorder: Recorder,
+        history: PathBuf,
     ) -> Result<Self> {
+        let recorder = Recorder::append_to(&history)?;
         let process = post.process.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let (stalls, mut stalled) = tokio::sync::mpsc::unbounded_channel::<Stall>();
@@ -71,8 +73,9 @@ impl Member {
                             let _ = over.send(());
                         }
                     });
-                    worker::labour(Keeper::new(backend)?, recorder, post, stopped, Arc::default())
-                        .await
+                    let keeper = Keeper::new(backend)?;
+                    let recorder = (recorder, history.as_path());
+                    worker::labour(keeper, recorder, post, stopped, Arc::default()).await
                 })
             })?;
         let body = Body::Thread(Thread { handle: Some(handle), stop, stalls });

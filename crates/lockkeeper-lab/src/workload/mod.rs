@@ -24,13 +24,15 @@ pub use driver::Run;
 pub use fault::Fault;
 pub use saved::load;
 pub use trial::Trial;
+pub(crate) use worker::when;
 pub use worker::work;
 
 pub(crate) use breakable::start_alone as start_server;
 pub(crate) use fault::Needs;
 pub(crate) use member::Member;
 pub(crate) use network::Network;
-pub(crate) use recorder::now;
+pub(crate) use recorder::{Recorder, nanos, now};
+pub(crate) use resource::{Access, Resources, Writer};
 pub(crate) use strike::Strike;
 
 use crate::server::{Kind, Lab};
@@ -64,6 +66,8 @@ pub enum Work {
     Permits,
     /// Take locks, and go away half-way every other time.
     Cancel,
+    /// Take locks, hand them out as tickets, and go on with those of others.
+    Tickets,
 }
 
 impl Work {
@@ -75,6 +79,7 @@ impl Work {
             Work::Rw => "rw",
             Work::Permits => "permits",
             Work::Cancel => "cancel",
+            Work::Tickets => "tickets",
         }
     }
 }
@@ -139,7 +144,16 @@ pub struct WorkArguments {
 /// When the request makes no sense, the store cannot be used, or the history cannot be written.
 pub fn run(arguments: &RunArguments) -> Result<Run> {
     let lab = if arguments.server.is_some() { Some(Lab::open()?) } else { None };
-    let server = match (&lab, arguments.server) {
+    run_with(lab.as_ref(), arguments, Progress::told())
+}
+
+/// As [`run`], with servers of a lab that is there, and silently.
+pub(crate) fn run_in(lab: &Lab, arguments: &RunArguments) -> Result<Run> {
+    run_with(Some(lab), arguments, Progress::silent())
+}
+
+fn run_with(lab: Option<&Lab>, arguments: &RunArguments, progress: Progress) -> Result<Run> {
+    let server = match (lab, arguments.server) {
         (Some(lab), Some(kind)) => {
             let members = usize::try_from(arguments.members)?;
             Some(breakable::start(lab, kind, members, &arguments.fault)?)
@@ -156,5 +170,5 @@ pub fn run(arguments: &RunArguments) -> Result<Run> {
         Crew::Processes { store }
     };
     drop(runtime);
-    driver::run(&arguments.trial(), crew, server.map(|(it, _)| it), Progress::told())
+    driver::run(&arguments.trial(), crew, server.map(|(it, _)| it), progress)
 }

@@ -216,12 +216,18 @@ impl Access {
         Ok((unfenced.parse()?, fenced.parse()?))
     }
 
-    /// Writes under a claim, to the fenced or to the unfenced resource.
-    pub(crate) async fn write(&mut self, by: &Writer<'_>, fenced: bool, value: u64) -> Result<()> {
+    /// Writes under a claim, to the fenced or to the unfenced resource; returns whether the resource
+    /// took it.
+    pub(crate) async fn write(
+        &mut self,
+        by: &Writer<'_>,
+        fenced: bool,
+        value: u64,
+    ) -> Result<bool> {
         let which = if fenced { "fenced" } else { "plain" };
         let Writer { client, claim, name, token } = by;
         let line = format!("write\t{client}\t{claim}\t{name}\t{which}\t{token}\t{value}\n");
-        self.ask(&line).await.map(|_| ())
+        self.ask(&line).await.map(|answer| answer == "accepted")
     }
 
     pub(crate) async fn leave(&mut self) -> Result<()> {

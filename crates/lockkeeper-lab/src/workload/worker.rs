@@ -1,6 +1,7 @@
 //! One process of a run: tasks that ask, hold, write and release until told to stop.
 
 mod aside;
+mod tickets;
 
 use super::recorder::{Recorder, nanos, now};
 use super::resource::{Access, Writer};
@@ -14,13 +15,18 @@ use lockkeeper::{ErrorKind, Guard, Keeper, Lock};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use tickets::Pool;
 use tokio::sync::Notify;
 
 /// The timeout of a claim that waits.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a store may be out of reach at the start.
+const CONNECTING: Duration = Duration::from_secs(10);
 
 /// Maps a note to its client and claim, and to the guard once there is one.
 type Notes = HashMap<String, (String, u64, Weak<Guard>)>;
@@ -88,6 +94,8 @@ struct Shared {
     stop: Arc<AtomicBool>,
     /// Notified when the second runtime must end.
     end_aside: Arc<Notify>,
+    /// Where tickets lie, if claims are handed out.
+    pool: Option<Pool>,
 }
 
 /// Works until standard input ends, then releases everything.
@@ -97,7 +105,7 @@ struct Shared {
 pub async fn work(arguments: WorkArguments) -> Result<()> {
     // If the driver is killed, this process must be killed too.
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-    let keeper = lockkeeper::connect(&arguments.store).await?;
+    let keeper = connect(&arguments.store).await?;
     let recorder = Recorder::append_to(&arguments.history)?;
     let stop = Arc::new(AtomicBool::new(false));
     let end_aside = Arc::new(Notify::new());
@@ -106,20 +114,39 @@ pub async fn work(arguments: WorkArguments) -> Result<()> {
         std::io::stdin().lock().bytes().map_while(Result::ok).for_each(|_| ends.notify_one());
         stopped.store(true, Ordering::SeqCst);
     });
-    labour(keeper, recorder, arguments.post, stop, end_aside).await
+    labour(keeper, (recorder, &arguments.history), arguments.post, stop, end_aside).await
+}
+
+/// Connects, also where the first fault comes before that is done.
+async fn connect(store: &str) -> Result<Keeper> {
+    let begun = Instant::now();
+    loop {
+        match lockkeeper::connect(store).await {
+            Err(error)
+                if error.kind() == ErrorKind::Unavailable && begun.elapsed() < CONNECTING =>
+            {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            connected => return Ok(connected?),
+        }
+    }
 }
 
 /// Works until told to stop.
 pub(crate) async fn labour(
     keeper: Keeper,
-    recorder: Recorder,
+    (recorder, history): (Recorder, &Path),
     post: Post,
     stop: Arc<AtomicBool>,
     end_aside: Arc<Notify>,
 ) -> Result<()> {
+    let pool = match post.orders.work {
+        Work::Tickets => Some(Pool::beside(history)?),
+        _ => None,
+    };
     let claims = AtomicU64::new(post.number << 32);
     let notes = Mutex::default();
-    let shared = Arc::new(Shared { post, keeper, recorder, claims, notes, stop, end_aside });
+    let shared = Arc::new(Shared { post, keeper, recorder, claims, notes, stop, end_aside, pool });
     let told = tokio::spawn(listen(shared.clone()));
     let clients: Vec<_> = (0..shared.post.orders.clients)
         .map(|task| tokio::spawn(client(shared.clone(), task)))
@@ -127,6 +154,9 @@ pub(crate) async fn labour(
     aside::work(&shared).await?;
     for client in clients {
         client.await??;
+    }
+    if let Some(pool) = &shared.pool {
+        tickets::clear(&shared, pool).await;
     }
     shared.keeper.close(shared.ttl() * 3).await;
     told.abort();
@@ -171,7 +201,7 @@ async fn listen(shared: Arc<Shared>) {
 
 /// The history's time of an event: when it happened, not when it was read. Otherwise a process that
 /// was paused in between would seem to have renewed an expired claim.
-fn when(event: SystemTime) -> u64 {
+pub(crate) fn when(event: SystemTime) -> u64 {
     // In this order: any delay between the two makes the stamp later, never earlier.
     let ago = nanos(event.elapsed().unwrap_or_default());
     now().saturating_sub(ago)
@@ -195,22 +225,39 @@ async fn client(shared: Arc<Shared>, task: u32) -> Result<()> {
 async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Access) -> Result<()> {
     let name = format!("{PREFIX}{}", dice.roll(u64::from(shared.post.orders.names)));
     let mode = match shared.post.orders.work {
-        Work::Lock | Work::Cancel => Mode::Exclusive,
+        Work::Lock | Work::Cancel | Work::Tickets => Mode::Exclusive,
         Work::Rw if dice.roll(4) > 0 => Mode::Shared,
         Work::Rw => Mode::Exclusive,
         Work::Permits => Mode::Permit(2),
     };
     let claim = shared.claims.fetch_add(1, Ordering::SeqCst);
+    let pool = shared.pool.as_ref();
+    let found = match pool.filter(|_| tickets::only_finds(client)) {
+        // Of those that find nothing there is nothing to record.
+        Some(pool) => match pool.take(claim) {
+            None => return Ok(()),
+            found => found,
+        },
+        None => None,
+    };
+    let name = found.as_ref().map_or(name, |found| found.ticket.name.to_string());
     let note = claim.to_string();
     shared.notes().insert(note.clone(), (client.to_owned(), claim, Weak::new()));
-    shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
-    let mut lock = lock_of(&shared.keeper, &name, mode).note(&note).ttl(shared.ttl());
-    // A claim with a named owner can be re-entered, and takes another code path: test both.
-    if dice.roll(4) == 0 {
-        lock = lock.owner(&shared.keeper.owner("lab"));
-    }
     let mut turn = Turn { shared, client, claim, note, stage: Stage::Waiting };
-    match ask(shared, dice, &lock).await {
+    let asked = match &found {
+        Some(found) => tickets::take_over(shared, client, claim, found).await,
+        None => {
+            shared.recorder.note(client, What::Ask { claim, name: name.clone(), mode });
+            let lock = lock_of(&shared.keeper, &name, mode).note(&turn.note).ttl(shared.ttl());
+            // A claim with a named owner can be re-entered, and takes another code path: test both.
+            let lock = match dice.roll(4) {
+                0 => lock.owner(&shared.keeper.owner("lab")),
+                _ => lock,
+            };
+            ask(shared, dice, &lock).await
+        }
+    };
+    match asked {
         Err(how) => {
             turn.stage = Stage::Over;
             shared.recorder.note(client, What::Refused { claim, how });
@@ -228,7 +275,10 @@ async fn turn(shared: &Shared, client: &str, dice: &mut Dice, access: &mut Acces
             } else {
                 look(toil, access, &by).await?;
             }
-            turn.release().await;
+            match pool.filter(|_| tickets::wanders(dice)) {
+                Some(pool) => turn.hand_out(pool, tickets::first_of(claim, found.as_ref())).await?,
+                None => turn.release().await,
+            }
         }
     }
     Ok(())

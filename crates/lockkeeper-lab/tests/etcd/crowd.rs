@@ -121,7 +121,7 @@ async fn a_thousand_holds_share_their_heartbeats(lab: &Lab) -> Result<()> {
     let keeper = keeper(&server, "session=3s").await?;
     let mut guards = Vec::new();
     for number in 0..1000 {
-        guards.push(keeper.lock(&format!("shared/{number}")).ttl(LONG).acquire().await?);
+        guards.push(keeper.lock(format!("shared/{number}")).ttl(LONG).acquire().await?);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (signs, looks) =

@@ -8,6 +8,7 @@ mod keepers;
 mod members;
 mod operators;
 mod servers;
+mod tickets;
 mod users;
 
 use anyhow::{Context, Result, ensure};
@@ -37,6 +38,7 @@ fn main() -> Result<()> {
         members::paused::CASES,
         operators::CASES,
         servers::CASES,
+        tickets::CASES,
         users::CASES,
     ];
     let mut trials = trials(&lab, Kind::Etcd, &cases);

@@ -4,7 +4,7 @@ use crate::{
     LASTING, LONG, cases, etcdctl, eventually, keeper, keys, lost, network, queue_of, waiting,
 };
 use anyhow::{Context, Result, ensure};
-use lockkeeper::LossReason;
+use lockkeeper::{LossReason, Mode};
 use lockkeeper_lab::server::{Lab, Server};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ cases!(
     a_hold_outlasts_a_compaction_and_a_broken_connection,
     it_is_seen_since_when_claims_are_asked_for,
     closing_ends_a_session_that_nobody_uses,
+    a_claim_of_a_later_version_keeps_all_others_out,
 );
 
 async fn closing_ends_a_session_that_nobody_uses(lab: &Lab) -> Result<()> {
@@ -65,7 +66,7 @@ async fn a_deleted_key_is_lost_while_others_are_held(lab: &Lab) -> Result<()> {
     let keeper = keeper(&server, LASTING).await?;
     let mut guards = Vec::new();
     for number in 0..50 {
-        guards.push(keeper.lock(&format!("many/{number}")).ttl(LONG).acquire().await?);
+        guards.push(keeper.lock(format!("many/{number}")).ttl(LONG).acquire().await?);
     }
     etcdctl(&server, &["del", &keys(&server, "many/17")?[0]])?;
     lost(&guards[17]).await?;
@@ -189,5 +190,21 @@ async fn it_is_seen_since_when_claims_are_asked_for(lab: &Lab) -> Result<()> {
     etcdctl(&server, &["put", "--lease", &lease, &format!("lockkeeper/aged/{lease}"), ""])?;
     let view = one.show("aged").await?;
     ensure!(view.holders[0].held_for.is_zero(), "{view:?}");
+    Ok(())
+}
+
+async fn a_claim_of_a_later_version_keeps_all_others_out(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let keeper = keeper(&server, LASTING).await?;
+    // Whatever its mode is called then.
+    let value = "lockkeeper 2\nshared\nwhatever that means";
+    etcdctl(&server, &["put", "lockkeeper/later/694d8a1b2c3d4e5f", value])?;
+    for lock in [keeper.lock("later"), keeper.semaphore("later", 9)] {
+        ensure!(lock.try_acquire().await?.is_none(), "taken twice");
+    }
+    ensure!(keeper.rw_lock("later").read().try_acquire().await?.is_none(), "taken twice");
+    let view = keeper.show("later").await?;
+    ensure!(view.holders.len() == 1 && view.holders[0].mode == Mode::Exclusive, "{view:?}");
+    ensure!(etcdctl(&server, &["get", "lockkeeper/later/694d8a1b2c3d4e5f"])?.contains(value));
     Ok(())
 }

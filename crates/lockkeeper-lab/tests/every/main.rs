@@ -1,6 +1,8 @@
 //! What holds for every store with a server: a keeper that is closed leaves nothing behind, lost
-//! answers give no number twice, and tokens go on growing when one moves from one store to another.
+//! answers give no number twice, and tokens go on growing when one moves from one store to another. And
+//! the adapters of `lockkeeper::fence`.
 
+mod fences;
 mod numbers;
 
 use anyhow::{Context as _, Result, ensure};
@@ -33,11 +35,19 @@ const NUMBERS: &[Case] = &[
     ("lost_answers_repeat_no_write", |s| Box::pin(numbers::no_write_repeated(s))),
 ];
 
+/// For stores that have an adapter of fences.
+const FENCES: &[(Kind, Case)] = &[
+    (Kind::Postgres, ("a_stale_writer_is_refused", |s| Box::pin(fences::postgres(s)))),
+    (Kind::MariaDb, ("a_stale_writer_is_refused", |s| Box::pin(fences::mariadb(s)))),
+    (Kind::Redis, ("a_stale_writer_is_refused", |s| Box::pin(fences::redis(s)))),
+];
+
 /// The cases of a kind of store.
 fn cases(kind: Kind) -> impl Iterator<Item = &'static Case> {
     let first = lockkeeper::recipes().iter().find(|recipe| recipe.scheme == kind.word());
     let counts = first.is_some_and(|recipe| recipe.capability.sequences);
-    CASES.iter().chain(if counts { NUMBERS } else { &[] })
+    let fences = FENCES.iter().filter(move |(of, _)| *of == kind).map(|(_, case)| case);
+    CASES.iter().chain(if counts { NUMBERS } else { &[] }).chain(fences)
 }
 
 fn main() -> Result<()> {

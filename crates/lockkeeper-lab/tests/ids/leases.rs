@@ -44,7 +44,7 @@ fn narrow() -> Result<Layout> {
 }
 
 fn lease() -> Lease {
-    Lease { window: WINDOW, ..Lease::default() }
+    Lease { window: Some(WINDOW), ..Lease::default() }
 }
 
 /// Takes every worker number but `left`, so that those who come have no choice.

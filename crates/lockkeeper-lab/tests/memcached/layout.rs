@@ -14,6 +14,7 @@ cases!(
     what_stays_is_nobodys_also_for_more_than_thirty_days,
     a_sequence_counts_from_its_floor_and_begins_again_there,
     a_key_of_another_program_is_taken,
+    a_key_of_a_later_version_is_taken,
 );
 
 /// Seconds that the server keeps a key.
@@ -166,5 +167,19 @@ async fn a_key_of_another_program_is_taken(lab: &Lab) -> Result<()> {
     ensure!(error.kind() == ErrorKind::Unsupported, "{error:?}");
     guard.release().await?;
     ensure!(by_hand(&server, "ms orders 1 ME T60\r\n1")?.starts_with("HD"), "it is not free");
+    Ok(())
+}
+
+async fn a_key_of_a_later_version_is_taken(lab: &Lab) -> Result<()> {
+    let server = lab.memcached().start()?;
+    let keeper = keeper(&server).await?;
+    let later = "lockkeeper 2\nwhatever that means";
+    by_hand(&server, &format!("ms lockkeeper:n {} T60\r\n{later}", later.len()))?;
+    ensure!(keeper.lock("n").try_acquire().await?.is_none(), "taken twice");
+    let waited = keeper.lock("n").acquire_within(SHORT).await.err().context("taken twice")?;
+    ensure!(waited.kind() == ErrorKind::TimedOut, "{waited:?}");
+    // Nor is it taken away by a claim that gave up.
+    ensure!(keeper.close(PATIENT).await, "it did not come to rest");
+    ensure!(by_hand(&server, "mg lockkeeper:n v")?.contains(later), "it was changed");
     Ok(())
 }

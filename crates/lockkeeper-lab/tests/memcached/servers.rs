@@ -40,7 +40,7 @@ fn server_of(servers: &[Server], name: &str) -> Result<usize> {
 async fn places(keeper: &Keeper, servers: &[Server]) -> Result<Vec<usize>> {
     let mut places = Vec::new();
     for number in 0..NAMES {
-        let guard = keeper.lock(&name(number)).ttl(LONG).acquire_within(PATIENT).await?;
+        let guard = keeper.lock(name(number)).ttl(LONG).acquire_within(PATIENT).await?;
         places.push(server_of(servers, &name(number))?);
         guard.release().await?;
     }
@@ -61,7 +61,7 @@ async fn names_are_spread_and_each_is_on_one_server(lab: &Lab) -> Result<()> {
     // All of them are listed.
     let mut guards = Vec::new();
     for number in 0..NAMES {
-        guards.push(keeper.lock(&name(number)).ttl(LONG).acquire().await?);
+        guards.push(keeper.lock(name(number)).ttl(LONG).acquire().await?);
     }
     ensure!(other.list("orders/").await?.len() == NAMES, "not all are listed");
     Ok(())
@@ -76,7 +76,7 @@ async fn a_server_that_is_gone_costs_its_own_names_only(lab: &Lab) -> Result<()>
     let after = lockkeeper::connect(&url(&servers)).await?;
     for keeper in [&before, &after] {
         for (number, place) in placed.iter().enumerate() {
-            let tried = keeper.lock(&name(number)).ttl(LONG).try_acquire().await;
+            let tried = keeper.lock(name(number)).ttl(LONG).try_acquire().await;
             match (place, tried) {
                 (1, Err(error)) => {
                     ensure!(error.kind() == ErrorKind::Unavailable, "{error:?}");
@@ -122,8 +122,8 @@ async fn a_name_that_moves_can_be_held_twice_while_lists_differ(lab: &Lab) -> Re
     let new = lockkeeper::connect(&url(&servers)).await?;
     let mut twice = 0;
     for number in 0..NAMES {
-        let first = old.lock(&name(number)).ttl(LONG).acquire().await?;
-        let second = new.lock(&name(number)).ttl(LONG).try_acquire().await?;
+        let first = old.lock(name(number)).ttl(LONG).acquire().await?;
+        let second = new.lock(name(number)).ttl(LONG).try_acquire().await?;
         twice += usize::from(second.is_some());
         drop((first, second));
     }

@@ -48,7 +48,7 @@ async fn locks_are_locks(lab: &Lab, line: &str, options: &str) -> Result<()> {
     }
     // Many at once, so that the pooler gives each statement whichever session is idle.
     let all = (0..40).map(|number| {
-        let lock = one.lock(&format!("many/{}", number % 8)).ttl(LONG);
+        let lock = one.lock(format!("many/{}", number % 8)).ttl(LONG);
         tokio::spawn(async move { lock.acquire_within(PATIENT).await?.release().await })
     });
     for each in all.collect::<Vec<_>>() {

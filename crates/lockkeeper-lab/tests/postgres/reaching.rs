@@ -1,7 +1,7 @@
 //! The ways to a server: TLS, certificates, a Unix socket, the driver's own configuration.
 
 use crate::sql::{LONG, PATIENT};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use lockkeeper::ErrorKind;
 use lockkeeper::backend::sql::PostgresOptions;
 use lockkeeper_lab::cases;
@@ -15,7 +15,29 @@ cases!(
     a_unix_socket_is_a_way_in,
     a_password_is_read_from_the_file_for_it,
     a_configuration_of_the_drivers_is_taken,
+    many_come_at_once_to_a_database_without_tables,
 );
+
+/// Two that make the same table at once get an error from PostgreSQL, even if they only make it where
+/// it is missing.
+async fn many_come_at_once_to_a_database_without_tables(lab: &Lab) -> Result<()> {
+    for recipe in ["table", "advisory", "for-update", "optimistic"] {
+        let server = lab.postgres().start()?;
+        let url = format!("{}?recipe={recipe}", server.url());
+        let mut keepers = tokio::task::JoinSet::new();
+        for number in 0..16 {
+            let url = url.clone();
+            keepers.spawn(async move {
+                let keeper = lockkeeper::connect(&url).await?;
+                keeper.lock(format!("a/{number}")).ttl(LONG).acquire().await?.release().await
+            });
+        }
+        while let Some(outcome) = keepers.join_next().await {
+            outcome?.with_context(|| recipe)?;
+        }
+    }
+    Ok(())
+}
 
 async fn tls_is_spoken(lab: &Lab) -> Result<()> {
     let server = lab.postgres().tls().start()?;

@@ -29,11 +29,11 @@ async fn two_connections_serve_any_number_of_locks(lab: &Lab) -> Result<()> {
     let (one, two) = (keeper(&server).await?, keeper(&server).await?);
     let mut held = Vec::new();
     for number in 0..50 {
-        held.push(one.lock(&format!("many/{number}")).ttl(LONG).acquire().await?);
+        held.push(one.lock(format!("many/{number}")).ttl(LONG).acquire().await?);
     }
     let waiting: Vec<_> = (0..50)
         .map(|number| {
-            let lock = two.lock(&format!("many/{number}")).ttl(LONG);
+            let lock = two.lock(format!("many/{number}")).ttl(LONG);
             tokio::spawn(async move { lock.acquire_within(PATIENT).await })
         })
         .collect();

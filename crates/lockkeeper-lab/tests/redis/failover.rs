@@ -164,7 +164,7 @@ async fn replicas_do_not_cost_a_connection_each(lab: &Lab) -> Result<()> {
     let keeper = lockkeeper::connect(&format!("{}?replicas=1", group.primary.url())).await?;
     let tasks: Vec<_> = (0..300)
         .map(|n| {
-            let lock = keeper.lock(&format!("many/{n}")).ttl(LONG);
+            let lock = keeper.lock(format!("many/{n}")).ttl(LONG);
             tokio::spawn(async move { lock.acquire().await })
         })
         .collect();
@@ -210,7 +210,7 @@ async fn a_stale_sentinel_is_not_believed(lab: &Lab) -> Result<()> {
     let url = watched([&past.sentinels[0], &group.sentinels[0], &group.sentinels[1]]);
     for n in 0..20 {
         let keeper = lockkeeper::connect(&url).await?;
-        let held = keeper.lock(&format!("at/{n}")).ttl(LONG).acquire().await?;
+        let held = keeper.lock(format!("at/{n}")).ttl(LONG).acquire().await?;
         assert_eq!(keys_at(&past.primary)?, 0, "keeper {n} went to the old primary");
         drop(held);
     }
@@ -241,7 +241,7 @@ async fn the_latest_failover_counts_when_sentinels_are_down(lab: &Lab) -> Result
     let url = watched([&past.sentinels[0], &group.sentinels[0], down]);
     for n in 0..10 {
         let keeper = lockkeeper::connect(&url).await?;
-        let _held = keeper.lock(&format!("at/{n}")).ttl(LONG).acquire().await?;
+        let _held = keeper.lock(format!("at/{n}")).ttl(LONG).acquire().await?;
         assert_eq!(keys_at(&past.primary)?, 0, "keeper {n} went to the old primary");
     }
     // One of three that answers may be the one that is wrong.

@@ -15,6 +15,7 @@ mod passing;
 mod reaching;
 mod rights;
 mod shards;
+mod versions;
 
 use anyhow::Result;
 use lockkeeper::Keeper;
@@ -50,6 +51,7 @@ fn main() -> Result<()> {
         shards::CASES,
         cluster::CASES,
         rights::CASES,
+        versions::CASES,
     ];
     let trials = trials(&lab, Kind::Redis, &cases);
     // They mostly wait.

@@ -351,6 +351,8 @@ async fn a_successor_renews_while_memory_is_full(lab: &Lab) -> Result<()> {
             match event.kind {
                 _ if event.token != second.token() => {}
                 EventKind::Renewed => break,
+                // The connection was broken, and made anew.
+                EventKind::InJeopardy { .. } | EventKind::Reconnected { .. } => {}
                 EventKind::Acquired => {}
                 other => anyhow::bail!("{other:?}"),
             }

@@ -29,7 +29,7 @@ pub(crate) async fn do_everything(one: &Keeper, two: &Keeper, name: &str) -> Res
     tokio::time::timeout(PATIENT, held.lost()).await.context("it was told")?;
     drop(held);
     one.rw_lock(name).read().ttl(LONG).acquire().await?.release().await?;
-    one.semaphore(&format!("{{{name}}}/2"), 2).ttl(LONG).acquire().await?.release().await?;
+    one.semaphore(format!("{{{name}}}/2"), 2).ttl(LONG).acquire().await?.release().await?;
     one.reserve(name, 10, 0).await?;
     Ok(())
 }

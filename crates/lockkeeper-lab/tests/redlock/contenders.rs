@@ -3,12 +3,22 @@
 use super::stage::{CALM, Five, PATIENT, TTL, held};
 use anyhow::{Result, ensure};
 use lockkeeper_lab::cases;
-use lockkeeper_lab::server::Lab;
+use lockkeeper_lab::server::{Lab, Server};
 use lockkeeper_lab::trials::eventually;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-cases!(three_contenders_on_five_nodes_make_progress, one_who_waits_is_told_of_a_release);
+cases!(
+    three_contenders_on_five_nodes_make_progress,
+    one_who_waits_is_told_of_a_release,
+    one_who_waits_no_more_is_told_no_more,
+);
+
+/// Whether one keeper listens to this server for releases of `a`.
+fn is_listened_to(server: &Server) -> Result<bool> {
+    let said = server.redis()?.ask(&["PUBSUB", "NUMSUB", "lockkeeper:redlock:free:a"])?;
+    Ok(format!("{said:?}").contains("Number(1)"))
+}
 
 /// Each of them may get two of five, again and again.
 async fn three_contenders_on_five_nodes_make_progress(lab: &Lab) -> Result<()> {
@@ -47,19 +57,37 @@ async fn one_who_waits_is_told_of_a_release(lab: &Lab) -> Result<()> {
         let guard = held(&one).await?;
         let waits = two.lock("a").ttl(TTL);
         let next = tokio::spawn(async move { waits.acquire_within(PATIENT).await });
-        let listened = |server: &lockkeeper_lab::server::Server| -> Result<bool> {
-            let channel = "lockkeeper:redlock:free:a";
-            let said = server.redis()?.ask(&["PUBSUB", "NUMSUB", channel])?;
-            Ok(format!("{said:?}").contains("Number(1)"))
-        };
         let server = &five.servers[away];
-        eventually("it listens", async || Ok(listened(server)?.then_some(()))).await;
-        let others = five.servers[away + 1..].iter().map(listened).collect::<Result<Vec<_>>>()?;
+        eventually("it listens", async || Ok(is_listened_to(server)?.then_some(()))).await;
+        let others = five.servers[away + 1..].iter().map(is_listened_to);
+        let others = others.collect::<Result<Vec<_>>>()?;
         ensure!(!others.contains(&true), "it listens to more than one");
         guard.release().await?;
         next.await??.release().await?;
         // The next round listens elsewhere.
         five.servers[away].kill()?;
+    }
+    Ok(())
+}
+
+/// Else every release of a name would be told to every keeper that ever waited for the name.
+async fn one_who_waits_no_more_is_told_no_more(lab: &Lab) -> Result<()> {
+    let five = Five::start(lab)?;
+    let (one, two) = (five.keeper(CALM).await?, five.keeper(CALM).await?);
+    let server = &five.servers[0];
+    // More than once: one who waits again listens again.
+    for _ in 0..2 {
+        let guard = held(&one).await?;
+        let waits = two.lock("a").ttl(TTL);
+        let next = tokio::spawn(async move { waits.acquire_within(PATIENT).await });
+        eventually("it listens", async || Ok(is_listened_to(server)?.then_some(()))).await;
+        guard.release().await?;
+        next.await??.release().await?;
+        eventually("it listens no more", async || {
+            held(&one).await?.release().await?;
+            Ok((!is_listened_to(server)?).then_some(()))
+        })
+        .await;
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ async fn a_clean_release_leaves_no_key(lab: &Lab) -> Result<()> {
     let five = Five::start(lab)?;
     let keeper = five.keeper(CALM).await?;
     for number in 0..100 {
-        keeper.lock(&format!("n/{number}")).acquire().await?.release().await?;
+        keeper.lock(format!("n/{number}")).acquire().await?.release().await?;
     }
     ensure!(keeper.close(PATIENT).await, "something was left undone");
     for server in &five.servers {

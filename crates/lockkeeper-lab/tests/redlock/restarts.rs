@@ -14,6 +14,7 @@ cases!(
     a_rolling_restart_of_all_five_keeps_the_lock,
     a_majority_that_forgets_is_told,
     nodes_that_remember_vote_at_once,
+    nodes_that_lost_their_disk_do_not,
     tokens_grow_over_restarts_of_all,
 );
 
@@ -115,6 +116,32 @@ async fn nodes_that_remember_vote_at_once(lab: &Lab) -> Result<()> {
     })
     .await;
     ensure!(keeper.lock("a").try_acquire().await?.is_none(), "two hold it");
+    guard.release().await?;
+    Ok(())
+}
+
+/// They are set up to remember, and came back without what they should.
+async fn nodes_that_lost_their_disk_do_not(lab: &Lab) -> Result<()> {
+    let durable = Fitness { durable: true, ..Fitness::default() };
+    let server = lab.start_fit(lockkeeper_lab::server::Kind::Redlock, durable)?;
+    let url = format!("{}?{DELAYED}", server.url());
+    let (one, two) = (lockkeeper::connect(&url).await?, lockkeeper::connect(&url).await?);
+    let guard = one.lock("a").ttl(DELAY).try_acquire().await?.context("it is free")?;
+    server.restart_empty()?;
+    // One that has seen them before, and one that has not.
+    for keeper in [two, lockkeeper::connect(&url).await?] {
+        let second = keeper.lock("a").ttl(DELAY).try_acquire().await;
+        let error = second.err().context("two hold it, or nodes vote that forgot it")?;
+        ensure!(error.to_string().contains("min_uptime"), "{error}");
+    }
+    drop(guard);
+    held(&one).await?.release().await?;
+    // With their data they vote at once again, however often they are restarted.
+    tokio::time::sleep(DELAY).await;
+    server.kill()?;
+    server.restart()?;
+    let three = lockkeeper::connect(&url).await?;
+    let guard = three.lock("b").ttl(DELAY).try_acquire().await?.context("it is free")?;
     guard.release().await?;
     Ok(())
 }

@@ -20,6 +20,7 @@ every!(
 
 cases!(
     readers_that_died_leave_no_row_behind,
+    a_reader_that_was_cut_off_is_waited_for_by_a_writer_of_before,
     a_promoted_replica_grants_nothing_that_may_still_be_believed,
 );
 
@@ -162,6 +163,28 @@ async fn readers_that_died_leave_no_row_behind(lab: &Lab) -> Result<()> {
     tokio::time::sleep(Duration::from_millis(1500)).await;
     two.rw_lock("read").write().ttl(LONG).acquire_within(PATIENT).await?.release().await?;
     ensure!(rows()?.is_empty(), "{:?}", rows()?);
+    Ok(())
+}
+
+/// The writer had the lock before, and takes it by a statement that does not read the rows of readers.
+async fn a_reader_that_was_cut_off_is_waited_for_by_a_writer_of_before(lab: &Lab) -> Result<()> {
+    let recipe = Recipe { kind: Kind::Postgres, name: "advisory" };
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let writer = recipe.keeper(&server.url(), "session=8s").await?;
+    let reader = recipe.keeper(&url, "session=8s").await?;
+    let write = || writer.rw_lock("read").write().ttl(LONG);
+    for _ in 0..2 {
+        write().acquire().await?.release().await?;
+    }
+    let guard = reader.rw_lock("read").read().ttl(LONG).acquire().await?;
+    cut(recipe, &server, &proxy)?;
+    let busy = write().try_acquire().await?.is_none();
+    ensure!(busy || !guard.is_held(), "two hold it");
+    ensure!(busy, "unknown: the reader was told too soon");
+    let next = write().acquire_within(PATIENT).await?;
+    ensure!(!guard.is_held(), "two hold it");
+    next.release().await?;
     Ok(())
 }
 

@@ -23,6 +23,8 @@ cases![
 const SOON: Duration = Duration::from_secs(10);
 
 const LATCH: &str = "_c_658e40f9-714a-4667-8607-f50059b5ee9d-latch-0000000000";
+/// What a later version might call a claim, if it changed the layout.
+const LATER: &str = "_c_658e40f9-714a-4667-8607-f50059b5ee9d-claim-0000000000";
 const LEASES: &str = "leases";
 const KAZOOS_LEASE: &str = "0123456789abcdef0123456789abcdef";
 
@@ -30,7 +32,7 @@ async fn nodes_of_another_recipe_are_reported(lab: &Lab) -> Result<()> {
     let server = lab.zookeeper().start()?;
     let mut raw = Raw::connect(&server.address())?;
     raw.create("/l", false)?;
-    for (index, child) in [LATCH, LEASES, KAZOOS_LEASE].into_iter().enumerate() {
+    for (index, child) in [LATCH, LEASES, KAZOOS_LEASE, LATER].into_iter().enumerate() {
         let name = index.to_string();
         raw.create(&format!("/l/{name}"), false)?;
         raw.create(&format!("/l/{name}/{child}"), false)?;
@@ -114,7 +116,8 @@ async fn a_lock_whose_nodes_are_reaped_under_it_is_not_denied(lab: &Lab) -> Resu
         let lock = ours.lock(if recipe == "fair" { "n" } else { "e" }).ttl(LONG);
         tasks.push(tokio::spawn(async move {
             let (begin, mut holds) = (Instant::now(), 0);
-            while begin.elapsed() < Duration::from_secs(3) {
+            // However long ten of them take on a busy machine.
+            while holds <= 10 || begin.elapsed() < Duration::from_secs(3) {
                 let guard = lock
                     .acquire_within(PATIENT)
                     .await
@@ -124,8 +127,7 @@ async fn a_lock_whose_nodes_are_reaped_under_it_is_not_denied(lab: &Lab) -> Resu
                 // For the others to leave too, so that it is empty.
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
-            ensure!(holds > 10, "unknown: {holds} holds");
-            Ok(())
+            anyhow::Ok(())
         }));
     }
     let mut outcomes = Vec::new();

@@ -68,6 +68,9 @@ pub struct Capability {
     /// A claim can be kept and given back by its id, from another keeper or process:
     /// [`Backend::lease_of`].
     pub portable: bool,
+    /// A claim can be asked for by an id of the caller's, and is found by that from another keeper or
+    /// process: [`Claim::by_id`](super::Claim::by_id).
+    pub by_id: bool,
     /// The shortest ttl that it takes: 20 ms, or more where the store's clock is coarser than that.
     pub shortest_ttl: Duration,
     /// It keeps what it promises. Recipes that do not are there to be seen failing, and must not
@@ -95,6 +98,7 @@ impl Capability {
             auto_increment: false,
             atomic_multi: false,
             portable: false,
+            by_id: false,
             shortest_ttl: Duration::from_millis(20),
             sound: true,
         }

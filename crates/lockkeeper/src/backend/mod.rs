@@ -5,6 +5,7 @@
 //! written once, in the engine, and come for free.
 
 mod capability;
+mod checkup;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "memcached")]
@@ -33,18 +34,21 @@ pub use crate::loss::LossReason;
 pub use crate::name::Name;
 pub use crate::patience::Patience;
 pub use crate::release::Release;
+pub use crate::ticket::Ticket;
 pub use capability::{Capability, Reach};
+pub use checkup::{Finding, Subject, Verdict};
 pub(crate) use sequencer::check_record;
 pub use sequencer::{LAST_NUMBER, LONGEST_RECORD, Reserve, Reserved, Sequencer};
 #[cfg(feature = "tls")]
 pub use support::tls::TlsOptions;
 pub(crate) use views::line_of;
-pub use views::{HolderView, LockView, NodeView, WaiterView};
+pub use views::{HolderView, LockView, NodeView, Page, WaiterView};
 pub use voter::{GaveBack, Kept, NodeLife, Passing, Released, Vote, Voter};
 
 use crate::error::Result;
 use async_trait::async_trait;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,12 +67,19 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// returns `None` at once and is called again after a pause. Either way nothing of the
     /// claim is left in the store when it returns `None`.
     ///
+    /// A claim that is [asked for by id](Claim::by_id) may be in the store already, made there by
+    /// any keeper: if it is held, this returns that grant, with its token and for a whole ttl from
+    /// now; if it waits, it keeps its place; with other terms it is refused by
+    /// [`Claim::refuse_other_terms`]. Only backends that
+    /// [find claims](Capability::by_id) are asked so.
+    ///
     /// The future is always driven to completion, in the background if need be, so it need not
     /// be cancel safe; in exchange every request in it must have a time limit of its own.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>>;
 
     /// Removes whatever this claim may have left in the store: called, and retried, after
-    /// `acquire` failed in a way that leaves doubt. Removes nothing of anyone else.
+    /// `acquire` failed in a way that leaves doubt. Removes nothing of anyone else. Not called for a
+    /// claim that was asked for by id: another keeper may have found it.
     async fn withdraw(&self, claim: &Claim) -> Result<()>;
 
     /// Ends what it has in the store beside claims, such as a session, unless claims are held or
@@ -134,6 +145,19 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     async fn incarnation(&self) -> Result<Option<String>> {
         Ok(None)
     }
+
+    /// What an operator should know of the store: version, persistence, eviction, replication, clock.
+    /// Takes nothing and writes nothing. Empty where there is nothing to ask.
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
+
+    /// How long each of `count` round trips to the store took, one after the other, each with the
+    /// least request that there is. Empty where nothing is asked of anyone.
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        let _ = count;
+        Ok(Vec::new())
+    }
 }
 
 /// What opens a store: the options of each store's module, such as
@@ -176,46 +200,6 @@ pub enum Together {
     OneByOne,
 }
 
-/// What finds a held claim in its store, for a keeper other than the one that made it.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Ticket {
-    /// What is claimed.
-    pub name: Name,
-    /// How it is shared.
-    pub mode: Mode,
-    /// The claim's own id.
-    pub id: ClaimId,
-    /// By how much a renewal extends the claim. A process that keeps a claim together with others
-    /// takes the same as they do: the last renewal counts, also where it is the shorter one.
-    pub ttl: Duration,
-}
-
-impl Ticket {
-    /// That of a claim of which these are known, for instance because another process sent them.
-    ///
-    /// ```
-    /// use lockkeeper::Mode;
-    /// use lockkeeper::backend::{Name, Ticket};
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> lockkeeper::Result<()> {
-    /// let id = "00112233445566778899aabbccddeeff".parse()?;
-    /// let ttl = Duration::from_secs(30);
-    /// let ticket = Ticket::new(Name::new("orders/42")?, Mode::Exclusive, id, ttl);
-    /// assert_eq!(ticket.id, id);
-    /// # Ok(()) }
-    /// ```
-    pub fn new(name: Name, mode: Mode, id: ClaimId, ttl: Duration) -> Self {
-        Self { name, mode, id, ttl }
-    }
-
-    /// That of a claim.
-    pub fn of(claim: &Claim) -> Self {
-        Self::new(claim.name.clone(), claim.mode, claim.id, claim.ttl)
-    }
-}
-
 /// A claim that won.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -253,6 +237,19 @@ pub trait Lease: fmt::Debug + Send + 'static {
     /// An `Err` means "not known": it neither extends nor ends the lease.
     async fn renew(&mut self) -> Result<Standing>;
 
+    /// As [`renew`](Self::renew), of a claim that is about to be kept by its ticket alone: from the
+    /// answer on the claim depends on nothing that this keeper has, such as a session. Asked only of
+    /// [portable](Capability::portable) backends.
+    async fn hand_out(&mut self) -> Result<Standing> {
+        self.renew().await
+    }
+
+    /// As [`renew`](Self::renew), of a claim that this keeper goes on with by its ticket: what the store
+    /// tells of it, it tells this keeper from now on.
+    async fn take_over(&mut self) -> Result<Standing> {
+        self.renew().await
+    }
+
     /// Gives the claim back, at once or once [`Release::stay`] has passed. Idempotent: a claim that
     /// is gone, or another's, is left alone.
     ///
@@ -286,14 +283,33 @@ pub enum Standing {
     Lost(LossReason),
 }
 
+/// Resolves when others hold a name: [`Inspector::watch`].
+pub type Watched = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Looks into a store and, if it must be, takes a lock from its holder.
 #[async_trait]
 pub trait Inspector: Send + Sync {
     /// Every name that is held or waited for and starts with `prefix`, in order of name.
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>>;
 
+    /// At most about `limit` of those, after the page whose [`Page::next`] is `after`: without holding
+    /// all of them in memory, where the store can. In order of name, or of whatever the store goes by.
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        Ok(Page::of_all(self.list(prefix).await?, after, limit))
+    }
+
     /// Who holds `name` and who waits for it, in order. Both empty when it is free.
     async fn show(&self, name: &Name) -> Result<LockView>;
+
+    /// Resolves when other claims hold `name` than when it was called; also when they may. `None`, which
+    /// is the default, where the store does not tell, and those who want to know ask again and again. A
+    /// claim that runs out unnoticed need not be told.
+    ///
+    /// Called before one looks, so that what changes after the look is not missed.
+    fn watch(&self, name: &Name) -> Option<Watched> {
+        let _ = name;
+        None
+    }
 
     /// Who holds `name`, in order: as [`show`](Self::show), without those who wait. What an error
     /// says of a lock that was not free takes no more, and a queue may be long.

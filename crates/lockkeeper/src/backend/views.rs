@@ -18,6 +18,38 @@ pub struct LockView {
     pub nodes: Vec<NodeView>,
 }
 
+/// Some of the names of a store, and where to go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// Each with everyone at it.
+    pub locks: Vec<LockView>,
+    /// What to give as `after` to get the next page; `None` behind the last one. Its form is the
+    /// store's own.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// The most names that are looked up at once.
+    pub const MOST: usize = 10_000;
+
+    /// These, and where to go on.
+    pub fn new(locks: Vec<LockView>, next: Option<String>) -> Self {
+        Self { locks, next }
+    }
+
+    /// That part of `all`, which are in order of name, that comes after the name `after`.
+    pub(crate) fn of_all(all: Vec<LockView>, after: Option<&str>, limit: usize) -> Self {
+        let is_later = |lock: &LockView| after.is_none_or(|after| lock.name.as_str() > after);
+        let mut locks: Vec<LockView> =
+            all.into_iter().filter(is_later).take(limit.saturating_add(1)).collect();
+        let is_last = locks.len() <= limit;
+        locks.truncate(limit);
+        let next = locks.last().filter(|_| !is_last).map(|lock| lock.name.to_string());
+        Self::new(locks, next)
+    }
+}
+
 /// One node of several that vote on a name, and what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,6 +156,12 @@ impl LockView {
 pub(crate) fn line_of(holders: &[HolderView]) -> Option<String> {
     let first = holders.first()?;
     let mut line = first.to_string();
+    // A store that does not know since when says zero.
+    if first.held_for.is_zero()
+        && let Some(rest) = line.strip_suffix(" for 0s")
+    {
+        line.truncate(rest.len());
+    }
     if holders.len() > 1 {
         line += &format!(" and {} more", holders.len() - 1);
     }

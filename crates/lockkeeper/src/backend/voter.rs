@@ -19,8 +19,14 @@ use std::time::Duration;
 #[async_trait]
 pub trait Voter: Send + Sync {
     /// Takes the claim, without waiting. With a `token` the node also raises its floor, the largest
-    /// token it knows of, to that; unless the floor is as high already.
-    async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote>;
+    /// token it knows of, to that; unless the floor is as high already. If it is not wanted, the node need
+    /// not tell its clock.
+    async fn ask(
+        &self,
+        claim: &Claim,
+        token: Option<FencingToken>,
+        wants_clock: bool,
+    ) -> Result<Vote>;
 
     /// Raises the node's floor to `token`, which is that of the claim from now on. Returns whether the
     /// claim was still there: if not, nothing is done.
@@ -96,7 +102,7 @@ pub enum Vote {
     Yes {
         /// The largest token it knew of before.
         floor: u64,
-        /// Its clock, in microseconds since 1970.
+        /// Its clock, in microseconds since 1970; zero if it was not told.
         clock: u64,
     },
     /// It has another.
@@ -133,8 +139,12 @@ pub struct NodeLife {
     pub id: Option<String>,
     /// How long it has been up; `None` when it does not tell.
     pub up_for: Option<Duration>,
-    /// Whether it still has after a restart what it had answered before.
+    /// Whether it is set up to have after a restart what it had answered before.
     pub remembers: bool,
+    /// For how long it has had all that it answered, over restarts: by something that it was told that
+    /// long ago and still has. `None` where nothing shows that: also a server that is to remember may
+    /// have lost its disk.
+    pub kept_for: Option<Duration>,
     /// Why it must not vote, where its settings are the reason.
     pub unfit: Option<String>,
 }

@@ -8,12 +8,13 @@ use crate::error::Result;
 use crate::guard::lost_error;
 use crate::loss::LossReason;
 use crate::name::Name;
+use crate::ticket::Ticket;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What every guard has, passed on to the async one inside.
 macro_rules! passed_on {
-    ($guard:ident) => {
+    ($guard:ident, $ticket:ty) => {
         pub(super) fn over(inner: crate::$guard, runtime: Arc<Runtime>) -> Self {
             Self { inner, runtime }
         }
@@ -63,6 +64,14 @@ macro_rules! passed_on {
         pub fn detach(self) {
             self.inner.detach();
         }
+
+        /// Stops renewing, and returns what keeps it from now on.
+        ///
+        /// # Errors
+        /// As [`Guard::hand_out`](crate::Guard::hand_out).
+        pub fn hand_out(self) -> Result<$ticket> {
+            self.runtime.block_on(self.inner.hand_out())
+        }
     };
 }
 
@@ -76,7 +85,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    passed_on!(Guard);
+    passed_on!(Guard, Ticket);
 
     /// The name that is held.
     pub fn name(&self) -> &Name {
@@ -96,6 +105,15 @@ impl Guard {
     /// The fencing token; see [`Guard::token`](crate::Guard::token).
     pub fn token(&self) -> Option<FencingToken> {
         self.inner.token()
+    }
+
+    /// The fencing token, for a caller that cannot do without; see
+    /// [`Guard::require_token`](crate::Guard::require_token).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn require_token(&self) -> Result<FencingToken> {
+        self.inner.require_token()
     }
 
     /// `Ok` while the claim is held: ask between the steps of long work.
@@ -124,7 +142,7 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    passed_on!(MultiGuard);
+    passed_on!(MultiGuard, Vec<Ticket>);
 
     /// The names, in the order they were taken.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
@@ -177,6 +195,11 @@ impl Leadership {
     }
 
     /// Whether this is the leader at this moment, by our own clock.
+    pub fn is_leader(&self) -> bool {
+        self.inner.is_leader()
+    }
+
+    /// The same as [`is_leader`](Self::is_leader).
     pub fn is_held(&self) -> bool {
         self.inner.guard().is_held()
     }
@@ -189,6 +212,14 @@ impl Leadership {
     /// How long it is valid if no renewal succeeds from now on.
     pub fn remaining(&self) -> Duration {
         self.inner.guard().remaining()
+    }
+
+    /// Leaves the office to a ticket.
+    ///
+    /// # Errors
+    /// As [`Guard::hand_out`](crate::Guard::hand_out).
+    pub fn hand_out(self) -> Result<Ticket> {
+        self.runtime.block_on(self.inner.hand_out())
     }
 
     /// Steps down and waits until the store knows.

@@ -20,15 +20,19 @@
 mod guards;
 mod ids;
 mod runtime;
+mod tickets;
 
 pub use guards::{Guard, Leadership, MultiGuard};
 pub use ids::IdKey;
 
-use crate::backend::{Capability, LockView, OpenStore};
+use crate::backend::{Capability, Finding, LockView, OpenStore, Page};
 use crate::background::Background;
-use crate::claim::{FencingToken, Owner};
+use crate::claim::{ClaimId, FencingToken, Owner};
+use crate::clock::Moment;
 use crate::connect::{connect_in, connect_with_in};
-use crate::error::Result;
+use crate::election::Again;
+use crate::error::{Error, Result};
+use crate::keeper::Health;
 use crate::patience::OUTAGE;
 use futures_util::StreamExt;
 use runtime::Runtime;
@@ -57,7 +61,7 @@ pub fn connect_with(options: impl OpenStore) -> Result<Keeper> {
 }
 
 /// A connection to one store; see [`Keeper`](crate::Keeper). Clones share it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Keeper {
     inner: crate::Keeper,
     /// What the ids of its threads begin with.
@@ -81,17 +85,17 @@ impl Keeper {
     }
 
     /// A lock that one thread holds at a time.
-    pub fn lock(&self, name: &str) -> Lock {
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.make(self.inner.lock(name))
     }
 
     /// A lock that many may read or one may write.
-    pub fn rw_lock(&self, name: &str) -> RwLock {
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock { inner: self.inner.rw_lock(name), keeper: self.clone(), named: false }
     }
 
     /// A lock that `permits` may hold at a time.
-    pub fn semaphore(&self, name: &str, permits: u32) -> Lock {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Lock {
         Lock { named: true, ..self.make(self.inner.semaphore(name, permits)) }
     }
 
@@ -101,7 +105,7 @@ impl Keeper {
     }
 
     /// An election of one leader at a time; see [`Election`](crate::Election).
-    pub fn election(&self, name: &str) -> Election {
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election { inner: self.inner.election(name), keeper: self.clone(), named: false }
     }
 
@@ -123,6 +127,14 @@ impl Keeper {
         self.runtime.block_on(self.inner.list(prefix))
     }
 
+    /// A part of what [`list`](Self::list) tells; see [`Keeper::list_page`](crate::Keeper::list_page).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        self.runtime.block_on(self.inner.list_page(prefix, after, limit))
+    }
+
     /// Who holds `name` and who waits for it.
     ///
     /// # Errors
@@ -138,6 +150,22 @@ impl Keeper {
     /// As there.
     pub fn keys(&self, name: &str) -> Result<Vec<String>> {
         self.inner.keys(name)
+    }
+
+    /// What an operator should know of the store; see [`Keeper::checkup`](crate::Keeper::checkup).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checkup(&self) -> Result<Vec<Finding>> {
+        self.runtime.block_on(self.inner.checkup())
+    }
+
+    /// How long bare round trips take; see [`Keeper::round_trips`](crate::Keeper::round_trips).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.runtime.block_on(self.inner.round_trips(count))
     }
 
     /// The ids of `key`; see [`Keeper::ids`](crate::Keeper::ids). A generator is used from threads by
@@ -172,6 +200,12 @@ impl Keeper {
         self.runtime.block_on(self.inner.reserve(name, count, floor))
     }
 
+    /// How this keeper and its store are doing, within about a second; see
+    /// [`Keeper::health`](crate::Keeper::health).
+    pub fn health(&self) -> Health {
+        self.runtime.block_on(self.inner.health())
+    }
+
     /// Waits until every release under way is through, and closes the connection to the store; for
     /// at most `limit`. Returns whether all of it was done; see
     /// [`Keeper::close`](crate::Keeper::close).
@@ -193,6 +227,12 @@ impl Keeper {
     }
 }
 
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
 /// The setters of a builder, passed on to the async one inside.
 macro_rules! passed_on_setters {
     () => {
@@ -206,9 +246,25 @@ macro_rules! passed_on_setters {
             Self { inner: self.inner.owner(owner), named: true, ..self }
         }
 
+        /// Asks under an id of the caller's, instead of as the calling thread; see
+        /// [`Lock::claim`](crate::Lock::claim).
+        pub fn claim(self, id: ClaimId) -> Self {
+            Self { inner: self.inner.claim(id), named: true, ..self }
+        }
+
+        /// Whose name is shown, instead of this process's.
+        pub fn on_behalf_of(self, identity: &str) -> Self {
+            Self { inner: self.inner.on_behalf_of(identity), ..self }
+        }
+
         /// Free text shown to those who wait.
         pub fn note(self, note: &str) -> Self {
             Self { inner: self.inner.note(note), ..self }
+        }
+
+        /// Refuses to be acquired where the store gives no fencing token.
+        pub fn fenced(self) -> Self {
+            Self { inner: self.inner.fenced(), ..self }
         }
 
         /// The longest time to hold: then the claim counts as lost.
@@ -335,6 +391,51 @@ pub struct Election {
 
 impl Election {
     blocking_verbs!(Election -> Leadership: campaign, try_campaign, campaign_within);
+
+    /// Does `work` for as long as this process leads: campaigns, calls `work` with the office, and
+    /// campaigns again when the office was lost meanwhile, until `work` returns while it is held. Then
+    /// it resigns and returns what `work` did. `work` asks [`Leadership::check`] between its steps, and
+    /// returns when that fails; see [`Election::lead`](crate::Election::lead) for the pauses between
+    /// campaigns.
+    ///
+    /// # Errors
+    /// What `work` returned, or that of a campaign that no waiting would help.
+    ///
+    /// ```
+    /// let keeper = lockkeeper::blocking::connect("memory:")?;
+    /// let rounds = keeper.election("scheduler").lead(|office| {
+    ///     for _round in 0..3 {
+    ///         office.check()?; // stops when the office is lost; the loop campaigns again
+    ///         // … one round of work, with office.term() in every order …
+    ///     }
+    ///     Ok::<_, lockkeeper::Error>(3)
+    /// })?;
+    /// assert_eq!(rounds, 3);
+    /// # Ok::<(), lockkeeper::Error>(())
+    /// ```
+    pub fn lead<T, E: From<Error>>(
+        &self,
+        mut work: impl FnMut(&Leadership) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut again = Again::default();
+        loop {
+            let pause = match self.campaign() {
+                Ok(leadership) => {
+                    let elected = Moment::now();
+                    let outcome = work(&leadership);
+                    if leadership.is_leader() {
+                        // Not answered, it is tried again in the background; the work is done.
+                        let _ = leadership.resign();
+                        return outcome;
+                    }
+                    again.after(Moment::now().since(elected))
+                }
+                Err(error) if Again::may_help(&error) => again.after(Duration::ZERO),
+                Err(error) => return Err(error.into()),
+            };
+            std::thread::sleep(pause);
+        }
+    }
 
     /// The leaders from now on, the present one first; see
     /// [`Election::observe`](crate::Election::observe).

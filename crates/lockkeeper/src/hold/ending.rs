@@ -44,13 +44,13 @@ impl Hold {
     }
 
     /// A guard of this hold reaches a caller, who from now on may be at work.
-    pub(crate) fn hand_out(&self) {
-        self.handed_out.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn begin_work(&self) {
+        self.at_work.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The caller of a guard that was handed out says that no work was done under it.
-    pub(crate) fn hand_back_unused(&self) {
-        self.handed_out.fetch_sub(1, Ordering::AcqRel);
+    /// The caller of a guard says that no work was done under it.
+    pub(crate) fn undo_work(&self) {
+        self.at_work.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Tells the lease how many guards there are, if it is here; if not, that is done when it is
@@ -66,10 +66,27 @@ impl Hold {
         }
     }
 
+    /// Whether the claim is a ticket's, and stays when the last guard goes.
+    pub(crate) fn leave_to_ticket(&self, has_ticket: bool) {
+        self.has_ticket.store(has_ticket, Ordering::Release);
+    }
+
+    /// One guard less, which gives the claim back; `true` for the last one, unless the claim is a
+    /// ticket's: then it is left to that.
+    fn drop_stake_for_good(self: &Arc<Self>) -> bool {
+        self.given_back.store(true, Ordering::Release);
+        let is_last = self.drop_stake();
+        let has_ticket = is_last && self.has_ticket.load(Ordering::Acquire);
+        if has_ticket {
+            self.end(Afterwards::Forget);
+        }
+        is_last && !has_ticket
+    }
+
     /// Ends this guard's part: the last one gives the claim back.
     pub(crate) async fn release(self: Arc<Self>) -> Result<()> {
         let was_lost = self.lost_reason();
-        let outcome = if !self.drop_stake() {
+        let outcome = if !self.drop_stake_for_good() {
             Ok(())
         } else {
             let (told, answer) = oneshot::channel();
@@ -87,11 +104,28 @@ impl Hold {
 
     /// As [`release`](Self::release), in the background and without a caller to tell.
     pub(crate) fn release_unattended(self: &Arc<Self>) {
+        if self.drop_stake_for_good() {
+            self.end_unattended();
+        }
+    }
+
+    fn end_unattended(self: &Arc<Self>) {
+        if let Ending::Here(lease) = self.end(Afterwards::Release { told: None }) {
+            self.engine.spawn(self.clone().give_back_quietly(lease));
+        }
+    }
+
+    /// Ends the part of a guard that was asked for by id and reached nobody here. The claim may be another
+    /// keeper's by now, which found it by the same id: it is left to that one, or to its ttl; unless a
+    /// guard that did reach its caller gave it back before.
+    pub(crate) fn abandon(self: &Arc<Self>) {
         if !self.drop_stake() {
             return;
         }
-        if let Ending::Here(lease) = self.end(Afterwards::Release { told: None }) {
-            self.engine.spawn(self.clone().give_back_quietly(lease));
+        let is_left = self.has_ticket.load(Ordering::Acquire);
+        match self.given_back.load(Ordering::Acquire) && !is_left {
+            true => self.end_unattended(),
+            false => _ = self.end(Afterwards::Forget),
         }
     }
 
@@ -103,12 +137,53 @@ impl Hold {
         }
     }
 
+    /// From here on the owner finds that its claim is on the way out, until it has been given back.
+    fn leave(self: &Arc<Self>, state: &mut State) {
+        if state.leaving.is_none() {
+            state.leaving = self.engine.reentry.leave(self);
+        }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.state().leaving.is_some()
+    }
+
+    /// Whether others may have the claim: by its id, or its ticket.
+    pub(super) fn may_be_anothers(&self) -> bool {
+        self.claim.by_id || self.has_ticket.load(Ordering::Acquire)
+    }
+
+    /// What a loss means for a claim that others may have. Where the store said that it does not have the
+    /// claim, or this keeper lost touch with it, what the store has under this id is theirs, or was asked
+    /// for anew: it is not this hold's to give back, so the lease is over, and returned to be dropped.
+    /// Otherwise this hold gives it back with its last guard, and whoever found it by its id until then
+    /// would lose it.
+    pub(super) fn lose_to_others(
+        self: &Arc<Self>,
+        state: &mut State,
+        reason: &LossReason,
+    ) -> Option<Box<dyn Lease>> {
+        if matches!(reason, LossReason::HeldTooLong | LossReason::NoMajority { .. }) {
+            self.leave(state);
+            return None;
+        }
+        if let Slot::Renewing(afterwards) = &mut state.lease {
+            *afterwards = Afterwards::Forget;
+        }
+        state.lease.take(Slot::Given)
+    }
+
     /// Ends the hold, once: the lease if it is here; if a renewal has it, that will do with it
     /// what `afterwards` says.
     fn end(self: &Arc<Self>, afterwards: Afterwards) -> Ending {
         match afterwards {
-            Afterwards::Forget => self.engine.reentry.forget(self),
-            _ => self.state().leaving = self.engine.reentry.leave(self),
+            Afterwards::Forget => {
+                // Also of one that was leaving, and now stays.
+                let leaving = self.state().leaving.take();
+                drop(leaving);
+                self.engine.reentry.forget(self);
+            }
+            _ => self.leave(&mut self.state()),
         }
         let mut state = self.state();
         if state.phase == Phase::Held {
@@ -145,7 +220,7 @@ impl Hold {
     /// the grant, or that lost one of several names, was never held by anyone: to keep it would
     /// be to keep out a period's work that nobody did.
     fn stay(&self) -> Duration {
-        if self.handed_out.load(Ordering::Acquire) == 0 {
+        if self.at_work.load(Ordering::Acquire) == 0 {
             return Duration::ZERO;
         }
         let stay = self.bounds.min_hold.unwrap_or_default();
@@ -162,8 +237,15 @@ impl Hold {
         };
         let result = lease.release(&Release::after(self.stay()).or_over(&over)).await;
         let passed_on = passed_on.into_inner();
+        self.note_contact(&result);
+        // Its owner may ask again from here on: not for a claim that is found by its id, which is about to
+        // be released again if the first try was not answered.
         let leaving = self.state().leaving.take();
-        drop(leaving);
+        let is_over = match &result {
+            Ok(()) => true,
+            Err(error) => error.kind() == ErrorKind::Lost,
+        };
+        let leaving = leaving.filter(|_| self.claim.by_id && !is_over);
         match &result {
             Ok(()) if passed_on => {}
             Ok(()) => self.released(),
@@ -178,6 +260,7 @@ impl Hold {
                 tracing::warn!(name = self.claim.name.as_str(), %error, "release not answered");
                 let hold = self.clone();
                 self.engine.spawn(async move {
+                    let _leaving = leaving;
                     let mut retry = RetryUntilExpiry::of(&hold.claim);
                     while retry.again().await {
                         match lease.release(&Release::after(hold.stay())).await {
@@ -200,7 +283,7 @@ impl Hold {
     /// Tells of the claim's end, unless it was told as a loss before.
     fn over(&self, kind: EventKind) {
         if self.state().phase == Phase::Over {
-            self.engine.events.emit(&self.claim, self.token, kind);
+            self.tell(kind);
         }
     }
 

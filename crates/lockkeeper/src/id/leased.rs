@@ -37,20 +37,16 @@ const CALM: Duration = Duration::from_millis(20);
 const EARLY: Duration = Duration::from_millis(5);
 
 /// What a generator with a leased number is made of, beside its layout.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Lease {
     /// For how long ids go on while the store does not answer; and how long the number of a process that
-    /// died is left alone, twice that long. Default 30 s.
-    pub window: Duration,
+    /// died is left alone, twice that long. It is on record with the key, and another is refused. `None` is
+    /// what is on record, and 30 s for a new key; after a store lost its keys, processes that leave it to the
+    /// record begin with 30 s, so name it where it is longer.
+    pub window: Option<Duration>,
     /// Reads a clock that a task brings up to date once a millisecond, instead of the machine's for each
     /// id: several times as fast, at the price of that task. Default false.
     pub cached_clock: bool,
-}
-
-impl Default for Lease {
-    fn default() -> Self {
-        Self { window: Duration::from_secs(30), cached_clock: false }
-    }
 }
 
 /// A generator that gives ids by the clock. Clones share it; the last one that is dropped gives the worker
@@ -97,18 +93,15 @@ struct Handle<S: Scale>(Arc<Shared<S>>);
 
 impl<S: Scale> Leased<S> {
     pub(crate) async fn open(store: Store, key: KeyRecord, scale: S, terms: Lease) -> Result<Self> {
-        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&terms.window) {
-            let message = format!("a window is between 1 s and 24 hours, not {:?}", terms.window);
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+        let window = key.window(terms.window);
         let mut reading = store.time().await?;
         scale.check(reading.nanos / 1_000_000)?;
-        if let Some(left) = unripe(&store, &key, terms.window, reading.nanos / 1_000_000) {
+        if let Some(left) = unripe(&store, &key, window, reading.nanos / 1_000_000) {
             store.sleep(left).await?;
             reading = store.time().await?;
         }
         let now = reading.nanos / 1_000_000;
-        let lease = WorkerLease::take(&store, &key, scale.workers(), terms.window, now).await?;
+        let lease = WorkerLease::take(&store, &key, scale.workers(), window, now).await?;
         let shared = Arc::new(Shared {
             ticks: Ticks::new(scale.worker_bits()),
             clock: IdClock::new(reading),
@@ -117,7 +110,7 @@ impl<S: Scale> Leased<S> {
             scale,
             store,
             key,
-            window: terms.window,
+            window,
             state: Mutex::default(),
             nudge: Notify::new(),
             looked: Notify::new(),

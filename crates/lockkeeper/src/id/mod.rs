@@ -34,7 +34,7 @@
 
 mod any;
 mod auto_increment;
-mod calendar;
+pub(crate) mod calendar;
 mod check_digit;
 mod clock;
 mod core;

@@ -85,7 +85,7 @@ impl IdKey {
         if !self.engine.backend.capability().auto_increment {
             return Err(auto_increment::refused(&store));
         }
-        KeyRecord::open(&store, &self.key, Some(&Kind::AutoIncrement), self.existing).await?;
+        self.record(Some(&Kind::AutoIncrement)).await?;
         Ok(AutoIncrement::new(store))
     }
 
@@ -163,7 +163,8 @@ impl IdKey {
 
     pub(super) async fn record(&self, kind: Option<&Kind>) -> Result<(Store, KeyRecord)> {
         let store = Store::new(&self.engine)?;
-        let record = KeyRecord::open(&store, &self.key, kind, self.existing).await?;
+        let window = self.lease.window;
+        let record = KeyRecord::open(&store, &self.key, kind, window, self.existing).await?;
         Ok((store, record))
     }
 

@@ -1,17 +1,27 @@
 //! The keys that a store has ids of: what kind each is, compared whenever it is opened.
 //!
-//! A record is `1 made 0123456789abcdef 1794700800000 snowflake 41/10/12 1735689600000`: version of the
-//! format, state, nonce, the store's time when the key was made, kind. A key is `making` until its count
-//! was begun; from then on a count that is not there is a loss, and is not begun again.
+//! A record is `1 made 0123456789abcdef 1794700800000 window=30000 snowflake 41/10/12 1735689600000`:
+//! version of the format, state, nonce, the store's time when the key was made, the window of worker
+//! numbers where there are any, kind. A key is `making` until its count was begun; from then on a count
+//! that is not there is a loss, and is not begun again.
 
 use super::store::{self, Store};
 use super::terms::Kind;
+use super::worker;
 use crate::backend::Name;
 use crate::error::{Error, ErrorKind, Result};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a key is read again that others make at the same time.
 const TRIES: u32 = 8;
+
+/// The window of worker numbers of those who name none.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(30);
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+const LONGEST_WINDOW: Duration = Duration::from_secs(86_400);
+
+/// Before the window in a record, whose kinds begin otherwise.
+const WINDOW: &str = "window=";
 
 /// What the store has on record of a key.
 #[derive(Debug, Clone)]
@@ -24,6 +34,9 @@ pub(crate) struct KeyRecord {
     pub(crate) born: u64,
     /// Whether its count was begun.
     pub(crate) made: bool,
+    /// For how long a worker number is leased, in milliseconds. Holders with different windows would not
+    /// wait long enough for each other.
+    window: Option<u64>,
     /// Whether it was to be there already.
     existing: bool,
 }
@@ -41,22 +54,27 @@ pub struct KeyView {
 }
 
 impl KeyRecord {
-    /// Opens the key: compares its kind with `wanted`, or makes it with that. `None` accepts whatever
-    /// there is.
+    /// Opens the key: compares its kind and the window of its worker numbers with what is wanted, or makes
+    /// it with that. `None` accepts whatever there is.
     pub(crate) async fn open(
         store: &Store,
         key: &str,
         wanted: Option<&Kind>,
+        window: Option<Duration>,
         existing: bool,
     ) -> Result<Self> {
+        check_window(window)?;
         store::check_key(key)?;
         let name = store::key_name(key)?;
         for _ in 0..TRIES {
             if let Some(text) = store.read(&name).await? {
                 let record = Self { existing, ..Self::read(key, &text)? };
-                return match wanted {
-                    Some(wanted) if record.kind != *wanted => {
+                return match (wanted, window.map(worker::millis)) {
+                    (Some(wanted), _) if record.kind != *wanted => {
                         Err(mismatch(key, &record.kind, wanted))
+                    }
+                    (_, Some(window)) if record.window.is_some_and(|there| there != window) => {
+                        Err(other_window(key, record.window(None), window))
                     }
                     _ => Ok(record),
                 };
@@ -68,7 +86,9 @@ impl KeyRecord {
             let born = store.time().await?.nanos / 1_000_000;
             let nonce = store::nonce(store);
             let key = key.to_owned();
-            let record = Self { key, kind, nonce, born, made: false, existing };
+            let leased = kind.has_workers();
+            let window = leased.then(|| worker::millis(window.unwrap_or(DEFAULT_WINDOW)));
+            let record = Self { key, kind, nonce, born, made: false, window, existing };
             // Where another was faster, or the answer was lost, the next look tells.
             match store.write(&name, &record.text(), None).await {
                 Ok(true) => return Ok(record),
@@ -88,7 +108,13 @@ impl KeyRecord {
 
     /// What is on record now: the store may have lost the key, and then it is another one.
     pub(crate) async fn again(&self, store: &Store) -> Result<Self> {
-        Self::open(store, &self.key, Some(&self.kind), self.existing).await
+        let window = self.window.map(Duration::from_millis);
+        Self::open(store, &self.key, Some(&self.kind), window, self.existing).await
+    }
+
+    /// For how long a worker number is leased: what is on record, else what is asked for.
+    pub(crate) fn window(&self, asked: Option<Duration>) -> Duration {
+        self.window.map(Duration::from_millis).or(asked).unwrap_or(DEFAULT_WINDOW)
     }
 
     /// Says on record that the count was begun. Returns whether the key is on record: it may have been lost
@@ -119,14 +145,15 @@ impl KeyRecord {
 
     fn text(&self) -> String {
         let state = if self.made { "made" } else { "making" };
-        format!("1 {state} {} {} {}", self.nonce, self.born, self.kind)
+        let window = self.window.map(|window| format!("{WINDOW}{window} ")).unwrap_or_default();
+        format!("1 {state} {} {} {window}{}", self.nonce, self.born, self.kind)
     }
 
     fn read(key: &str, text: &str) -> Result<Self> {
         let bad = || {
             let message = format!(
                 "what the store has on record of the ids {key:?} was written by another version, or by \
-                 another program: {:?}",
+                 another program (upgrade this one, or use another key): {:?}",
                 text.chars().take(60).collect::<String>()
             );
             Error::new(ErrorKind::Store, message)
@@ -140,9 +167,16 @@ impl KeyRecord {
             _ => return Err(bad()),
         };
         let (Ok(born), "1") = (born.parse(), version) else { return Err(bad()) };
+        let (window, kind) = match kind.strip_prefix(WINDOW) {
+            Some(rest) => {
+                let (window, kind) = rest.split_once(' ').ok_or_else(bad)?;
+                (Some(window.parse().map_err(|_| bad())?), kind)
+            }
+            None => (None, kind),
+        };
         let kind = kind.parse().map_err(|_| bad())?;
         let (key, nonce) = (key.to_owned(), nonce.to_owned());
-        Ok(Self { key, kind, nonce, born, made, existing: false })
+        Ok(Self { key, kind, nonce, born, made, window, existing: false })
     }
 }
 
@@ -156,6 +190,26 @@ pub(crate) async fn list(store: &Store) -> Result<Vec<KeyView>> {
         Ok(KeyView { key: record.key, kind: record.kind, made })
     });
     views.collect()
+}
+
+fn check_window(window: Option<Duration>) -> Result<()> {
+    match window {
+        Some(window) if !(SHORTEST_WINDOW..=LONGEST_WINDOW).contains(&window) => {
+            let message = format!("a window is between 1 s and 24 hours, not {window:?}");
+            Err(Error::new(ErrorKind::Config, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn other_window(key: &str, there: Duration, wanted: u64) -> Error {
+    let wanted = Duration::from_millis(wanted);
+    let message = format!(
+        "the worker numbers of the ids {key:?} have a window of {there:?} in this store, not {wanted:?}: \
+         processes with different windows could give the same ids; leave the window to the store, or take \
+         another key"
+    );
+    Error::new(ErrorKind::Config, message)
 }
 
 fn mismatch(key: &str, there: &Kind, wanted: &Kind) -> Error {
@@ -182,16 +236,23 @@ mod tests {
 
     #[test]
     fn records_are_pinned() {
-        let text = "1 made 0123456789abcdef 1794700800000 snowflake 41/10/12 1735689600000";
-        let record = KeyRecord::read("orders", text).unwrap();
-        assert_eq!(record.text(), text);
-        assert_eq!((record.made, record.born), (true, 1_794_700_800_000));
+        for (window, milliseconds) in [("", None), ("window=2000 ", Some(2_000))] {
+            let text = format!(
+                "1 made 0123456789abcdef 1794700800000 {window}snowflake 41/10/12 1735689600000"
+            );
+            let record = KeyRecord::read("orders", &text).unwrap();
+            assert_eq!(record.text(), text);
+            assert_eq!((record.made, record.born), (true, 1_794_700_800_000));
+            assert_eq!(record.window, milliseconds);
+        }
         for bad in [
             "",
             "2 made 0 1 sequence",
             "1 made 0 x sequence",
             "1 lost 0 1 sequence",
             "1 made 0 1 guess",
+            "1 made 0 1 window=2000",
+            "1 made 0 1 window=2s sequence",
         ] {
             assert!(KeyRecord::read("orders", bad).is_err(), "{bad}");
         }

@@ -42,6 +42,15 @@ impl Kind {
             Self::Striped { .. } => "striped",
         }
     }
+
+    /// Whether ids have the number of a worker in them, which is leased.
+    pub fn has_workers(&self) -> bool {
+        match self {
+            Self::Snowflake(_) => true,
+            Self::Dated(format) => format.digits() == Digits::Worker19,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Kind {

@@ -1,6 +1,7 @@
 //! The engine on a paused clock: hours of holding in milliseconds.
 
 mod closing;
+mod events;
 mod min_hold;
 mod outages;
 mod reentry;
@@ -312,7 +313,7 @@ async fn events_tell_the_story_in_order() {
     *script.renew_fails.lock().unwrap() = true;
     next.lost().await;
     let mut told = Vec::new();
-    while told.len() < 6 {
+    while told.len() < 7 {
         told.push(events.next().await.unwrap().kind);
     }
     // The hand-over wakes the next one before the releaser has its answer.
@@ -323,9 +324,11 @@ async fn events_tell_the_story_in_order() {
         EventKind::Renewed,
         EventKind::Released,
         EventKind::Acquired,
+        told[5].clone(),
         EventKind::Lost(LossReason::Expired),
     ];
     assert_eq!(told, expected);
+    assert!(matches!(told[5], EventKind::InJeopardy { .. }), "{:?}", told[5]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,7 +336,7 @@ async fn ten_thousand_holds_are_renewed_by_one_task() {
     let (keeper, script) = keeper();
     let mut guards = Vec::new();
     for number in 0..10_000 {
-        let lock = keeper.lock(&format!("name/{number}")).ttl(secs(30));
+        let lock = keeper.lock(format!("name/{number}")).ttl(secs(30));
         guards.push(lock.acquire().await.unwrap());
     }
     tokio::time::sleep(secs(120)).await;

@@ -62,3 +62,31 @@ async fn a_note_stays_in_its_line() {
     let error = keeper.lock("n").acquire_within(Duration::from_millis(5)).await.unwrap_err();
     assert!(error.to_string().contains(r"'a\n\u{1b}[2Jb'"), "{error}");
 }
+
+#[tokio::test]
+async fn a_lock_takes_a_name_of_any_kind_and_its_keeper_is_one_line() {
+    let keeper = lockkeeper::connect("memory:").await.unwrap();
+    let name: lockkeeper::Name = "orders/42".parse().unwrap();
+    for lock in
+        [keeper.lock(String::from("orders/42")), keeper.lock(&name), keeper.lock("orders/42")]
+    {
+        assert_eq!(lock.acquire().await.unwrap().name(), &"orders/42");
+    }
+    assert_eq!(format!("{keeper:?}"), "Keeper(memory:)");
+    let threads = lockkeeper::blocking::Keeper::new(std::sync::Arc::new(
+        lockkeeper::backend::memory::Memory::new(),
+    ));
+    assert_eq!(format!("{:?}", threads.unwrap()), "Keeper(memory:)");
+    assert!(format!("{:?}", keeper.lock("x")).contains("Engine(memory:)"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_known_is_an_error_that_says_what_to_do() {
+    let keeper = lockkeeper::connect("memory:").await.unwrap();
+    let guard = keeper.lock("orders/42").fenced().acquire().await.unwrap();
+    assert_eq!(guard.require_token().ok(), guard.token());
+    let ticket = guard.hand_out().await.unwrap().with_token(None);
+    let error = keeper.take_over(&ticket).await.unwrap().require_token().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("hand_out"), "{error}");
+}

@@ -8,4 +8,6 @@ mod runtimes;
 mod slow;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite_versions;
 mod threads;

@@ -130,7 +130,9 @@ async fn a_holder_is_told_that_its_claim_was_broken_also_after_a_quiet_time() {
     let guard = keeper.lock("n").ttl(Duration::from_secs(24 * 3600)).acquire().await.unwrap();
     other.break_hold("n", guard.token().unwrap(), "stuck").await.unwrap();
     guard.lost().await;
-    assert_eq!(guard.lost_reason(), Some(LossReason::Broken { reason: "stuck".into() }));
+    let reason = guard.lost_reason().unwrap();
+    let told = matches!(&reason, LossReason::Broken { reason } if reason.starts_with("stuck (by "));
+    assert!(told && reason.broken_by().is_some(), "{reason:?}");
 }
 
 /// A waiter whose runtime ended with it cannot leave the queue itself.
@@ -194,7 +196,7 @@ fn the_log_stays_small_however_busy_the_file_is() {
             let (store, log, longest) = (&store, &log, &longest);
             scope.spawn(move || {
                 let keeper = lockkeeper::blocking::connect(&store.url()).unwrap();
-                let lock = keeper.lock(&format!("n/{number}"));
+                let lock = keeper.lock(format!("n/{number}"));
                 for _ in 0..10_000 {
                     lock.acquire().unwrap().release().unwrap();
                 }
@@ -291,14 +293,4 @@ async fn one_can_look_while_another_process_keeps_the_file() {
     assert_eq!(keeper.list("").await.unwrap().len(), 1);
     assert_eq!(keeper.show("n").await.unwrap().holders.len(), 1);
     database.execute_batch("ROLLBACK").unwrap();
-}
-
-#[tokio::test]
-async fn a_file_of_another_version_is_refused() {
-    let store = Store::new();
-    drop(store.keeper().await);
-    store.database().execute_batch("PRAGMA user_version = 99").unwrap();
-    let error = lockkeeper::connect(&store.url()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("another version of lockkeeper"), "{error}");
 }

@@ -51,3 +51,23 @@ fn one_thread_takes_several_permits() {
     let (_one, _two) = (gate.acquire().unwrap(), gate.acquire().unwrap());
     assert!(gate.try_acquire().unwrap().is_none());
 }
+
+#[test]
+fn a_thread_that_lost_its_office_campaigns_again() {
+    let store = std::sync::Arc::new(lockkeeper::backend::memory::Memory::new());
+    let keeper = blocking::Keeper::new(store.clone()).unwrap();
+    let operator = blocking::Keeper::new(store).unwrap();
+    let mut terms = Vec::new();
+    let outcome = keeper.election("office").lead(|office| {
+        terms.push(office.term());
+        if terms.len() == 1 {
+            operator.break_hold("office", office.term(), "to see it come back").unwrap();
+            // What it did in a term that was lost does not count.
+            return Ok("stale");
+        }
+        office.check().map(|()| "done")
+    });
+    assert_eq!(outcome.unwrap(), "done");
+    assert!(terms.len() == 2 && terms[0] < terms[1], "{terms:?}");
+    assert!(operator.show("office").unwrap().holders.is_empty(), "it did not resign");
+}

@@ -3,6 +3,7 @@
 mod death;
 mod numbers;
 mod queue;
+mod tickets;
 mod together;
 
 use super::Chosen;
@@ -13,5 +14,6 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases.extend(death::cases(chosen));
     cases.extend(queue::cases(chosen));
     cases.extend(numbers::cases(chosen));
+    cases.extend(tickets::cases(chosen));
     cases
 }

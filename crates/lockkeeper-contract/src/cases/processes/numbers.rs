@@ -9,7 +9,11 @@ use std::sync::Arc;
 
 pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     match chosen.capability.sequences {
-        true => cases!("sequences": a_process_killed_while_it_reserves_leaves_no_number_twice),
+        true => cases!(
+            "sequences":
+            a_process_killed_while_it_reserves_leaves_no_number_twice,
+            one_that_reserves_without_a_break_keeps_nobody_out,
+        ),
         false => Vec::new(),
     }
 }
@@ -39,6 +43,27 @@ async fn a_process_killed_while_it_reserves_leaves_no_number_twice(stage: Arc<St
     }
     if seen.len() < 30 {
         unknown!("only {} numbers were given", seen.len());
+    }
+    Ok(())
+}
+
+/// A store that reads and then writes on condition refuses the slower of two: the slower one must get
+/// through all the same.
+async fn one_that_reserves_without_a_break_keeps_nobody_out(stage: Arc<Stage>) -> Outcome {
+    let (keeper, name) = (stage.keeper().await?, stage.name("busy"));
+    let mut process = stage.process()?;
+    process.tell("a", &format!("reserve count=2 rounds=1000000 name={name}"))?;
+    let mut seen = BTreeSet::new();
+    process.hear("a").await.map(|answer| seen_by(&mut seen, &answer))??;
+    for _ in 0..20 {
+        let number = keeper.reserve(&name, 1, 0).await?;
+        ensure!(seen.insert(number), "{number} was given twice");
+        // As often as this one, the other got through: else nothing was in the way.
+        process.hear("a").await.map(|answer| seen_by(&mut seen, &answer))??;
+    }
+    process.kill()?;
+    for answer in process.rest("a").await {
+        seen_by(&mut seen, &answer)?;
     }
     Ok(())
 }

@@ -7,7 +7,56 @@ const { setTimeout: sleep } = require("node:timers/promises");
 
 const say = (answer) => process.stdout.write(`${answer}\n`);
 
-async function obey(redlock, locks, [verb, name, ttl]) {
+// How long one who waits goes on after the time is over.
+const GRACE = 2000;
+// The ttl of locks that are only measured.
+const MEASURED = 30000;
+
+// Microseconds of a clock that all processes share.
+const now = () => process.hrtime.bigint() / 1000n;
+
+// As long as it takes, but not beyond `last`.
+async function waitFor(redlock, name, last) {
+  while (Date.now() < last) {
+    const held = new Map();
+    const answer = await attempt(redlock, held, name, MEASURED);
+    if (answer === "held") return held.get(name);
+    await sleep(10 + 20 * Math.random());
+  }
+  return null;
+}
+
+async function turns(redlock, name, tasks, millis, own) {
+  const end = Date.now() + millis;
+  const all = ["turns"];
+  const take = async (name) => {
+    while (Date.now() < end) {
+      const asked = now();
+      const lock = await waitFor(redlock, name, end + GRACE);
+      if (!lock) return;
+      const held = now();
+      const releasing = now();
+      await lock.release();
+      all.push(`${asked},${held},${releasing},${now()}`);
+    }
+  };
+  const names = Array.from({ length: tasks }, (_, task) => (own ? `${name}/${task}` : name));
+  await Promise.all(names.map(take));
+  return all.join(" ");
+}
+
+async function obey(redlock, locks, [verb, name, ttl, length, own]) {
+  if (verb === "holds") {
+    const lock = locks.get(name);
+    return lock && lock.expiration > Date.now() ? "holds" : "lost";
+  }
+  if (verb === "turns") return turns(redlock, name, Number(ttl), Number(length), own === "own");
+  if (verb === "wait") {
+    for (let count = 0; count < Number(ttl); count += 1) {
+      waitFor(redlock, name, Infinity).catch(() => {});
+    }
+    return "waiting";
+  }
   if (verb === "unlock") {
     const lock = locks.get(name);
     locks.delete(name);

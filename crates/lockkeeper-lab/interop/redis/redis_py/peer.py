@@ -25,6 +25,13 @@ def obey(client, locks, order):
             return "unlocked"
         except (KeyError, LockError):
             return "not-held"
+    if verb == "holds":
+        # `owned` asks the server; there is no word of its own.
+        return "asks" if name in locks else "lost"
+    if verb == "turns":
+        return many_turns(client, name, int(order[2]), int(order[3]), order[4:] == ["own"])
+    if verb == "wait":
+        return wait(client, name, int(order[2]))
     if verb == "bench":
         begin = time.monotonic()
         for _ in range(int(order[2])):
@@ -38,6 +45,45 @@ def obey(client, locks, order):
         return "busy"
     locks[name] = lock
     return "held"
+
+
+# How long one who waits goes on after the time is over, in seconds.
+GRACE = 2.0
+
+
+def take_turns(client, name, end, turns):
+    while time.monotonic() < end:
+        lock, asked = client.lock(name, timeout=30, thread_local=False), now()
+        if not lock.acquire(blocking_timeout=end + GRACE - time.monotonic()):
+            return
+        held = releasing = now()
+        lock.release()
+        turns.append(f"{asked},{held},{releasing},{now()}")
+
+
+def now():
+    return time.monotonic_ns() // 1000
+
+
+def many_turns(client, name, tasks, millis, own):
+    end, turns = time.monotonic() + millis / 1000, []
+    names = [f"{name}/{task}" if own else name for task in range(tasks)]
+    threads = [
+        threading.Thread(target=take_turns, args=[client, name, end, turns], daemon=True)
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return " ".join(["turns", *turns])
+
+
+def wait(client, name, count):
+    for _ in range(count):
+        lock = client.lock(name, timeout=30, thread_local=False)
+        threading.Thread(target=lock.acquire, daemon=True).start()
+    return "waiting"
 
 
 def main():

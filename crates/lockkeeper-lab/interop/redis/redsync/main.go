@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,9 @@ import (
 
 // The ttl of locks that are only measured.
 const measured = 30 * time.Second
+
+// How long one who waits goes on after the time is over.
+const grace = 2 * time.Second
 
 type peer struct {
 	sync    *redsync.Redsync
@@ -74,6 +78,12 @@ func (p *peer) obey(words []string) (string, error) {
 		}
 		return "unlocked", nil
 	}
+	if words[0] == "holds" {
+		if mutex, ok := p.held[name]; ok && time.Now().Before(mutex.Until()) {
+			return "holds", nil
+		}
+		return "lost", nil
+	}
 	number, err := strconv.Atoi(words[2])
 	if err != nil {
 		return "", err
@@ -85,6 +95,17 @@ func (p *peer) obey(words []string) (string, error) {
 			return "", err
 		}
 		return fmt.Sprint("took ", time.Since(began).Seconds()), nil
+	case "turns":
+		length, err := strconv.Atoi(words[3])
+		if err != nil {
+			return "", err
+		}
+		return p.stamped(name, number, time.Duration(length)*time.Millisecond, len(words) > 4)
+	case "wait":
+		for range number {
+			go p.wait(p.mutex(name, measured))
+		}
+		return "waiting", nil
 	case "crowd":
 		tasks, err := strconv.Atoi(words[3])
 		if err != nil {
@@ -163,6 +184,56 @@ func (p *peer) crowd(name string, count, tasks int, limit time.Duration) (string
 	mean := sum.Seconds() / float64(len(waits))
 	longest := slices.Max(waits).Seconds()
 	return fmt.Sprintf("took %g %g %g %d", took.Seconds(), longest, mean, len(waits)), nil
+}
+
+// Tasks that take the lock, or each one of its own, for this long: when each asked, had the lock, gave it
+// back and was done.
+func (p *peer) stamped(name string, tasks int, length time.Duration, own bool) (string, error) {
+	var group sync.WaitGroup
+	end := time.Now().Add(length)
+	all, failed := make([][]string, tasks), make([]error, tasks)
+	for task := range tasks {
+		name := name
+		if own {
+			name = fmt.Sprintf("%s/%d", name, task)
+		}
+		group.Go(func() { all[task], failed[task] = p.stamps(name, end) })
+	}
+	group.Wait()
+	return strings.Join(append([]string{"turns"}, slices.Concat(all...)...), " "), errors.Join(failed...)
+}
+
+func (p *peer) stamps(name string, end time.Time) ([]string, error) {
+	turns := []string{}
+	until, cancel := context.WithDeadline(context.Background(), end.Add(grace))
+	defer cancel()
+	for time.Now().Before(end) {
+		asked, mutex := now(), p.mutex(name, measured)
+		for {
+			err := mutex.LockContext(until)
+			if err == nil {
+				break
+			}
+			if until.Err() != nil {
+				return turns, nil
+			}
+			if !taken(err) {
+				return nil, err
+			}
+		}
+		held := now()
+		releasing := now()
+		if ok, err := mutex.Unlock(); !ok {
+			return nil, errors.Join(errors.New("it was lost"), err)
+		}
+		turns = append(turns, fmt.Sprintf("%d,%d,%d,%d", asked, held, releasing, now()))
+	}
+	return turns, nil
+}
+
+// Microseconds of a clock that all processes share.
+func now() int64 {
+	return time.Now().UnixMicro()
 }
 
 // Whether the only trouble is that others have the lock, or had it by then.

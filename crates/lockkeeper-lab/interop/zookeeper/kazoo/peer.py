@@ -7,12 +7,16 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock, ReadLock, Semaphore, WriteLock
 
 SESSION = 4.0
 
 KINDS = {"": Lock, "read": ReadLock, "write": WriteLock}
+
+# Whether the session ended since the start.
+lost_once = threading.Event()
 
 # Long enough for one that is free, for what cannot be tried without waiting.
 MOMENT = 1.0
@@ -35,6 +39,16 @@ def understood(verb):
 def obey(client, root, locks, order):
     if order[0] == "bench":
         return bench(Lock(client, root + "/" + order[1]), int(order[2]))
+    if order[0] == "holds":
+        lock = locks.get(("", order[1]))
+        # What kazoo tells its users to listen to: a client that is not connected holds nothing for sure.
+        lost = not client.connected or lost_once.is_set()
+        return "holds" if lock is not None and lock.is_acquired and not lost else "lost"
+    if order[0] == "turns":
+        tasks, millis = int(order[2]), int(order[3])
+        return many_turns(client, root + "/" + order[1], tasks, millis, order[4:] == ["own"])
+    if order[0] == "wait":
+        return wait(client, root + "/" + order[1], int(order[2]))
     kind, verb = understood(order[0])
     key = (kind, order[1])
     if verb == "unlock":
@@ -61,9 +75,51 @@ def bench(lock, rounds):
     return "took " + str(time.perf_counter() - begin)
 
 
+# How long one who waits goes on after the time is over, in seconds.
+GRACE = 2.0
+
+
+def take_turns(client, path, end, turns):
+    while time.monotonic() < end:
+        lock, asked = Lock(client, path, "kazoo"), now()
+        try:
+            lock.acquire(timeout=end + GRACE - time.monotonic())
+        except LockTimeout:
+            return
+        held = releasing = now()
+        lock.release()
+        turns.append(f"{asked},{held},{releasing},{now()}")
+
+
+def now():
+    return time.monotonic_ns() // 1000
+
+
+def many_turns(client, path, tasks, millis, own):
+    end, turns = time.monotonic() + millis / 1000, []
+    paths = [f"{path}/{task}" if own else path for task in range(tasks)]
+    threads = [
+        threading.Thread(target=take_turns, args=[client, path, end, turns], daemon=True)
+        for path in paths
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return " ".join(["turns", *turns])
+
+
+def wait(client, path, count):
+    for _ in range(count):
+        lock = Lock(client, path, "kazoo")
+        threading.Thread(target=lock.acquire, daemon=True).start()
+    return "waiting"
+
+
 def main():
     url = urlsplit(sys.argv[1])
     client, locks, orders = KazooClient(url.netloc, timeout=SESSION), {}, queue.Queue()
+    client.add_listener(lambda state: lost_once.set() if state == KazooState.LOST else None)
     client.start()
     threading.Thread(target=read, args=[orders], daemon=True).start()
     print("ready", flush=True)

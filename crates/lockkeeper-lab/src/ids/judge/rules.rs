@@ -173,7 +173,7 @@ pub(super) fn lacks(run: &Run) -> Vec<String> {
         run.takers.iter().flat_map(|taker| &taker.refusals).any(test)
     };
     let emptied = run.faults.contains_key("server-restart-empty") && run.scheme.refuses_a_loss();
-    if emptied && !told(&|refusal| refusal.message.contains("has lost the count")) {
+    if emptied && !told(&|refusal| tells_of_loss(&refusal.message)) {
         lacks.push("nobody was told that the count was lost".to_owned());
     }
     // Others wait for the answer, or have ranges in stock.

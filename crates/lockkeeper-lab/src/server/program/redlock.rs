@@ -32,6 +32,19 @@ pub struct Redlock {
     _private: (),
 }
 
+/// Has servers that are started for the first time say that they have kept their data for long, so that they
+/// vote at once. After a loss of that data nothing says so any more.
+fn grow_up(place: &Place) -> Result<()> {
+    let mark = place.folder().join("was-started");
+    if mark.exists() {
+        return Ok(());
+    }
+    for port in place.ports() {
+        Resp::connect(*port)?.ask(&["SET", "lockkeeper:redlock:kept-since", "1"])?;
+    }
+    Ok(std::fs::write(mark, "")?)
+}
+
 fn folder(place: &Place, number: usize) -> PathBuf {
     place.data().join(format!("node-{number}"))
 }
@@ -77,7 +90,7 @@ impl Program for Redlock {
             let ours = ours.to_str().context("a folder with a name")?;
             ensure!(format!("{said:?}").contains(ours), "another server has port {port}");
         }
-        Ok(())
+        grow_up(place)
     }
 
     fn url(&self, place: &Place) -> String {

@@ -23,13 +23,14 @@ pub struct ZooKeeper {
     tick: u32,
     tls: bool,
     asks_for_certificates: bool,
+    synced: bool,
     /// In an ensemble: the index of this member, and the ports of all.
     ensemble: Option<(usize, Vec<u16>)>,
 }
 
 impl Default for ZooKeeper {
     fn default() -> Self {
-        Self { tick: 500, tls: false, asks_for_certificates: false, ensemble: None }
+        Self { tick: 500, tls: false, asks_for_certificates: false, synced: false, ensemble: None }
     }
 }
 
@@ -37,6 +38,13 @@ impl Plan<ZooKeeper> {
     /// Its tick in milliseconds: sessions time out after two to twenty ticks.
     pub fn tick(mut self, milliseconds: u32) -> Self {
         self.program.tick = milliseconds;
+        self
+    }
+
+    /// Syncs every change to disk before it is answered, as it does by default: the machine itself never
+    /// goes down in a test, so that the lab leaves it out elsewhere.
+    pub fn synced(mut self) -> Self {
+        self.program.synced = true;
         self
     }
 
@@ -188,7 +196,7 @@ impl Program for ZooKeeper {
             "-Djava.net.preferIPv4Stack=true",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
-            "-Dzookeeper.forceSync=no",
+            if self.synced { "-Dzookeeper.forceSync=yes" } else { "-Dzookeeper.forceSync=no" },
             "-cp",
             classes,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",

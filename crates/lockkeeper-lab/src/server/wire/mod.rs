@@ -7,6 +7,7 @@ pub mod line;
 pub mod mariadb;
 pub mod postgres;
 pub mod resp;
+pub mod zookeeper;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

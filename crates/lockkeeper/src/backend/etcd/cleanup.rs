@@ -21,6 +21,9 @@
 //! | was sent twice, and answered | the same, and the session's generation changes |
 //! | was not answered | whatever its revision, and the generation changes: two round trips |
 //!
+//! What is due because the claim ran out is deleted only if it still lives on the session: one that was
+//! moved to a lease of its own is kept by whoever has its ticket, and ends with that lease.
+//!
 //! The engine retries a withdrawal too, but only for as long as the claim's ttl: a session may keep
 //! a key for longer.
 
@@ -44,6 +47,8 @@ pub(super) struct Deletion {
     created: Option<i64>,
     /// Whether a request that creates the key may still be carried out.
     may_reappear: bool,
+    /// Whether to leave alone a key that was moved from the session: it is kept by its ticket.
+    unless_moved: bool,
     /// Not before.
     due: Moment,
     /// Whether a request for it is under way. A second one would find no key, and a release that
@@ -61,11 +66,16 @@ impl Deletion {
     /// Of a key whose request was not answered, and may yet be carried out.
     pub(super) fn in_doubt(key: &ClaimKey) -> Self {
         let (key, due) = (key.clone(), Moment::now());
-        Self { key, created: None, may_reappear: true, due, running: false }
+        Self { key, created: None, may_reappear: true, unless_moved: false, due, running: false }
     }
 
     fn is_due(&self, now: Moment) -> bool {
         self.due <= now && !self.running
+    }
+
+    /// The same of a claim that runs out, rather than being given back.
+    pub(super) fn unless_moved(self) -> Self {
+        Self { unless_moved: true, ..self }
     }
 
     /// The same, not before `due`.
@@ -134,17 +144,15 @@ impl Cleanup {
 
     /// Does a deletion that is scheduled.
     async fn run(&self, claim: ClaimId, deletion: &Deletion) -> Result<bool> {
-        // Never the same twice: a late request that expects an old generation must not find it.
-        let number = self.generations.fetch_add(1, Ordering::Relaxed);
-        let generation = format!("{claim}-{number}").into_bytes();
+        let generation = self.next_generation(claim);
         let key = &deletion.key;
-        let request = deletion.created.map(|created| {
-            if deletion.may_reappear {
-                requests::delete_for_good(key, created, &generation)
-            } else {
-                requests::delete(key.bytes(), created)
-            }
-        });
+        let request =
+            deletion.created.map(|created| match (deletion.may_reappear, deletion.unless_moved) {
+                (false, false) => requests::delete(key.bytes(), created),
+                (false, true) => requests::delete_if_here(key, created),
+                (true, false) => requests::delete_for_good(key, created, &generation),
+                (true, true) => requests::delete_if_here_for_good(key, created, &generation),
+            });
         let answered = match &request {
             Some(request) => self.send(request).await?,
             None => None,
@@ -152,11 +160,23 @@ impl Cleanup {
         // Sent twice, it may have been there the first time.
         let was_there = request.is_none()
             || answered.as_ref().is_some_and(|it| it.answer.succeeded || it.sent_twice);
-        if deletion.may_reappear && !answered.is_some_and(|it| it.answer.succeeded) {
+        let is_void = answered.is_some_and(|it| it.answer.succeeded || deletion.unless_moved);
+        if deletion.may_reappear && !is_void {
             self.withdraw(key, &generation).await?;
         }
         self.forget(claim);
         Ok(was_there)
+    }
+
+    /// Never the same twice: a late request that expects an old generation must not find it.
+    fn next_generation(&self, claim: ClaimId) -> Vec<u8> {
+        let number = self.generations.fetch_add(1, Ordering::Relaxed);
+        format!("{claim}-{number}").into_bytes()
+    }
+
+    /// Makes sure that no request sent before can create the key, and leaves it as it is.
+    pub(super) async fn void(&self, claim: ClaimId, key: &ClaimKey) -> Result<()> {
+        self.send(&requests::void(key, &self.next_generation(claim))).await.map(|_| ())
     }
 
     /// Deletes the key, whichever of our requests created it, and begins a new generation. Usually
@@ -253,6 +273,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             identity: "".into(),
             note: "".into(),
+            by_id: false,
         };
         let id = claim.id;
         let deletion = Deletion::of(&ClaimKey::new("", &KeyPool::default(), &claim, 7), 3, false);

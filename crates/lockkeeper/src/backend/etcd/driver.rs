@@ -235,10 +235,18 @@ impl Driver {
             let missed =
                 message.created && entry.from == 0 && entry.seen.is_none_or(|seen| seen < began);
             entry.live |= !missed;
-            Ok((entry.subscriber.clone(), entry.key.clone(), missed))
+            let moved = match &entry.subscriber {
+                Subscriber::Holder { created, lease, .. } => {
+                    message.events.iter().any(|event| loss::is_moved(event, *created, *lease))
+                }
+                Subscriber::Waiter(_) => false,
+            };
+            // That a renewal may believe in the session is over: it has to look where the key is.
+            entry.live &= !moved;
+            Ok((entry.subscriber.clone(), entry.key.clone(), missed, moved))
         });
         // Outside of the lock: the alarm may call back.
-        let (subscriber, key, missed) = match noted {
+        let (subscriber, key, missed, moved) = match noted {
             Some(Ok(noted)) => noted,
             Some(Err(heard)) => return heard,
             None => return Heard::Useless,
@@ -252,7 +260,11 @@ impl Driver {
             }
             Subscriber::Holder { alarm, created, .. } => {
                 let lost = message.events.into_iter().find_map(|event| loss::told(event, created));
-                lost.into_iter().for_each(|reason| alarm.ring(reason));
+                match lost {
+                    Some(reason) => alarm.ring(reason),
+                    None if moved => alarm.endanger(),
+                    None => {}
+                }
                 if missed { Heard::Missed { id, key, created } } else { Heard::Told }
             }
         }

@@ -12,7 +12,7 @@ use super::keys::{KeyRange, keys_beginning, name_of};
 use super::protocol::{
     KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse, path,
 };
-use super::{record, requests};
+use super::{record, requests, session};
 use crate::backend::{FencingToken, HolderView, LockView, Name, WaiterView, queue};
 use crate::error::Result;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -80,7 +80,13 @@ impl Inspection<'_> {
         let (key, created) = (&holder.key, holder.create_revision);
         let say_so = requests::rewrite(key, created, record::write_broken(reason), 0);
         let said: TxnResponse = self.client.call(path::TXN, &say_so).await?;
-        let _: TxnResponse = self.client.call(path::TXN, &requests::delete(key, created)).await?;
+        let request = requests::delete(key, created);
+        let deleted: TxnResponse = self.client.call(path::TXN, &request).await?;
+        let own = record::read(&holder.value).and_then(|record| record.length).is_some();
+        if deleted.succeeded && own {
+            // Nothing lives on it any more; without an answer it ends by itself.
+            let _ = session::revoke(self.client, holder.lease).await;
+        }
         Ok(said.succeeded)
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! prefix name / lease          a claim: the key that Go's concurrency package would use
 //! prefix name / lease-1        a further claim of the same keeper on the same name
+//! prefix name / claim id       a claim that was asked for by its id
 //! prefix lease \x01            the generation key of a session; see `requests::withdraw`
 //! prefix \x01                  never there: read to confirm a heartbeat
 //! prefix \x01 sequence/ name   the last number of a sequence
@@ -15,8 +16,8 @@
 //! letter, so that it can be whatever another program's names begin with, and nothing at all.
 
 use crate::backend::support::sync::lock;
-use crate::backend::{Claim, Mode, Name};
-use std::collections::HashSet;
+use crate::backend::{Claim, ClaimId, Mode, Moment, Name};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// The keys of all claims on one name.
@@ -62,6 +63,13 @@ impl KeyRange {
         key
     }
 
+    /// Where the claim is that was asked for by this id, whoever asked.
+    pub(super) fn key_by_id(&self, id: ClaimId) -> Vec<u8> {
+        let mut key = self.start.clone();
+        key.extend_from_slice(id.to_string().as_bytes());
+        key
+    }
+
     /// Whether the key is a claim on this very name, and not on a longer one that begins with it:
     /// those are in the same range of keys.
     pub(super) fn has(&self, key: &[u8]) -> bool {
@@ -75,25 +83,34 @@ impl KeyRange {
 /// its history is compacted: a new key for each claim would make a lock slower every time it is
 /// taken.
 #[derive(Debug, Default)]
-pub(super) struct KeyPool(Arc<Mutex<HashSet<Vec<u8>>>>);
+pub(super) struct KeyPool(Taken);
+
+/// Until when keys are out of use that claims left behind; those of claims that are there have no end.
+type Taken = Arc<Mutex<HashMap<Vec<u8>, Option<Moment>>>>;
 
 /// A key that no other claim of this keeper has while this lives.
 #[derive(Debug)]
 pub(super) struct OwnKey {
     bytes: Vec<u8>,
-    keys: Arc<Mutex<HashSet<Vec<u8>>>>,
-    /// Whether the key must stay out of use when its claim is over.
-    left_behind: Mutex<bool>,
+    keys: Taken,
+    /// Until when the key must stay out of use although its claim is over.
+    left_behind: Mutex<Option<Moment>>,
 }
 
 impl KeyPool {
     /// The first key on this lease that no other claim of this keeper has.
     pub(super) fn take(&self, range: &KeyRange, lease: i64) -> Arc<OwnKey> {
         let mut taken = lock(&self.0);
+        let now = Moment::now();
         let mut number = 0;
         loop {
             let bytes = range.key(lease, number);
-            if taken.insert(bytes.clone()) {
+            let is_free = match taken.get(&bytes) {
+                None => true,
+                Some(until) => until.is_some_and(|until| until <= now),
+            };
+            if is_free {
+                taken.insert(bytes.clone(), None);
                 let (keys, left_behind) = (self.0.clone(), Mutex::default());
                 return Arc::new(OwnKey { bytes, keys, left_behind });
             }
@@ -107,10 +124,10 @@ impl OwnKey {
         &self.bytes
     }
 
-    /// Keeps the key out of use for ever: what is in it stays there after its claim, on a lease of
-    /// its own.
-    pub(super) fn leave_behind(&self) {
-        *lock(&self.left_behind) = true;
+    /// Keeps the key out of use until then: what is in it stays there after its claim, on a lease of
+    /// its own. Should it be there for longer, whoever uses the key next finds another's id in it.
+    pub(super) fn leave_behind(&self, until: Moment) {
+        *lock(&self.left_behind) = Some(until);
     }
 }
 
@@ -124,6 +141,8 @@ pub(super) struct ClaimKey {
     pub(super) lease: i64,
     /// The session's generation key.
     pub(super) generation_key: Vec<u8>,
+    /// For how many seconds the lease was asked for, if it is the claim's own.
+    pub(super) length: Option<u64>,
 }
 
 impl ClaimKey {
@@ -132,7 +151,17 @@ impl ClaimKey {
         let range = KeyRange::new(prefix, &claim.name);
         let own = pool.take(&range, lease);
         let generation_key = generation_key(prefix, lease);
-        Self { range, own, mode: claim.mode, lease, generation_key }
+        Self { range, own, mode: claim.mode, lease, generation_key, length: None }
+    }
+
+    /// That of a claim that is asked for by its id, on a lease of its own that was asked for so many
+    /// seconds.
+    pub(super) fn by_id(prefix: &str, claim: &Claim, lease: i64, length: u64) -> Self {
+        let range = KeyRange::new(prefix, &claim.name);
+        let bytes = range.key_by_id(claim.id);
+        let own = Arc::new(OwnKey { bytes, keys: Arc::default(), left_behind: Mutex::default() });
+        let generation_key = generation_key(prefix, lease);
+        Self { range, own, mode: claim.mode, lease, generation_key, length: Some(length) }
     }
 
     /// The key itself.
@@ -144,8 +173,13 @@ impl ClaimKey {
 /// A key that is given back is free for the next claim of this keeper.
 impl Drop for OwnKey {
     fn drop(&mut self) {
-        if !*lock(&self.left_behind) {
-            lock(&self.keys).remove(&self.bytes);
+        let left_behind = *lock(&self.left_behind);
+        let mut taken = lock(&self.keys);
+        taken.remove(&self.bytes);
+        if let Some(until) = left_behind {
+            let now = Moment::now();
+            taken.retain(|_, until| until.is_none_or(|until| now < until));
+            taken.insert(std::mem::take(&mut self.bytes), Some(until));
         }
     }
 }
@@ -217,9 +251,15 @@ mod tests {
         drop(first);
         let first = keys.take(&range, 0x1eee_a1de);
         assert_eq!(first.bytes(), b"locks/orders/42/1eeea1de", "it is used again");
-        first.leave_behind();
+        first.leave_behind(Moment::now() + std::time::Duration::from_secs(60));
         drop(first);
+        let second = keys.take(&range, 0x1eee_a1de);
+        assert_eq!(second.bytes(), b"locks/orders/42/1eeea1de-1");
+        second.leave_behind(Moment::now());
+        drop(second);
         assert_eq!(keys.take(&range, 0x1eee_a1de).bytes(), b"locks/orders/42/1eeea1de-1");
+        let id = "00112233445566778899aabbccddeeff".parse().unwrap();
+        assert_eq!(range.key_by_id(id), b"locks/orders/42/00112233445566778899aabbccddeeff");
         assert!(range.has(b"locks/orders/42/694d7a"), "a key of Go's is a claim");
         assert!(!range.has(b"locks/orders/42/item/694d7a"), "a longer name is another");
         assert!(!range.has(&generation_key("locks/", 7)));

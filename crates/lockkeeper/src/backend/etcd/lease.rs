@@ -7,11 +7,16 @@
 //! | the session lives | a heartbeat that a majority confirmed | its ttl, from when it was sent |
 //! | the key is there | a live watch on the same connection, or a read | until the next renewal |
 //! | it is at the head | it was once, and those before it only leave | while the key is there |
+//!
+//! A claim that is handed out, or renewed by its ticket, moves from the session to a lease of its own.
+//! From there on it is an [`OwnLease`]. A holder that did not move it hears of that by its watch, or when
+//! it looks at the key, and follows.
 
 use super::cleanup::{Cleanup, Deletion};
 use super::client::{Answered, Client};
 use super::error::Failure;
 use super::keys::{ClaimKey, KeyPool};
+use super::own::OwnLease;
 use super::protocol::{RangeResponse, TxnRequest, TxnResponse, path};
 use super::session::{self, ServerLease, Session};
 use super::waiters::{Begin, Subscriber, Watch, Watches};
@@ -23,6 +28,10 @@ use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// For how much longer than a claim can be in it a key is not used by another: etcd ends leases by the
+/// second, and not at once.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// What all claims of a keeper share.
 #[derive(Debug)]
@@ -47,6 +56,9 @@ pub(super) struct Enqueued {
     pub(super) seen: i64,
     /// Whether the request for it was sent more than once, and may be carried out again.
     pub(super) sent_twice: bool,
+    /// The lease that the key lived on, and what was in it, where another keeper waits for the same
+    /// claim by its id.
+    pub(super) before: Option<Box<(i64, Vec<u8>)>>,
 }
 
 impl Enqueued {
@@ -96,8 +108,11 @@ impl Context {
         if beaten.as_ref().is_err_and(unanswered) {
             self.watches.endanger();
         }
-        if beaten? {
-            self.watches.reached();
+        let was_sent = beaten?;
+        // Also where one was confirmed a moment ago: holders that are told then, and renew by that, would
+        // not be told of the next time.
+        self.watches.reached();
+        if was_sent {
             if lease.is_gone() {
                 self.lease_gone(lease);
             }
@@ -119,9 +134,19 @@ pub(super) struct EtcdLease {
     context: Arc<Context>,
     claim: Claim,
     enqueued: Enqueued,
+    alarm: Option<Alarm>,
     watch: Option<Watch>,
+    /// Where the claim is since it left the session.
+    own: Option<OwnLease>,
     /// Whether a release was tried that may have been carried out.
     tried: bool,
+}
+
+/// What a look at the key found.
+enum Found {
+    OnSession,
+    Moved,
+    Lost(LossReason),
 }
 
 impl EtcdLease {
@@ -136,25 +161,44 @@ impl EtcdLease {
         enqueued: Enqueued,
         sent: Moment,
     ) -> Option<Grant> {
+        if claim.by_id {
+            return OwnLease::grant(context, claim, &enqueued, sent);
+        }
         let valid_for = claim.ttl.min(enqueued.lease.end().since(sent));
         if valid_for.is_zero() {
             context.cleanup.schedule(claim.id, enqueued.deletion());
             return None;
         }
         let token = FencingToken::from_revision(enqueued.created);
-        context.cleanup.schedule(claim.id, enqueued.deletion().at(sent + valid_for));
+        let deletion = enqueued.deletion().unless_moved();
+        context.cleanup.schedule(claim.id, deletion.at(sent + valid_for));
         let (context, claim) = (context.clone(), claim.clone());
-        let lease = Self { context, claim, enqueued, watch: None, tried: false };
+        let (alarm, watch, own) = (None, None, None);
+        let lease = Self { context, claim, enqueued, alarm, watch, own, tried: false };
         Some(Grant { lease: Box::new(lease), token, sent, valid_for })
     }
 
-    /// Why it is lost, if the key says so when asked: a read through a majority. An error says
-    /// nothing about the claim.
-    async fn look(&self) -> Result<Option<LossReason>> {
+    /// What the key says when asked: a read through a majority. An error says nothing about the claim.
+    async fn look(&self) -> Result<Found> {
         let (client, key) = (&self.context.client, self.enqueued.key.bytes());
         let request = requests::one(key.to_vec());
         let found: RangeResponse = client.call(path::RANGE, &request).await?;
-        Ok(loss::found(client, key, self.enqueued.created, &found).await)
+        if let Some(reason) = loss::found(client, key, self.enqueued.created, &found).await {
+            return Ok(Found::Lost(reason));
+        }
+        let lease = found.kvs.first().map(|kv| kv.lease);
+        Ok(if lease == Some(self.enqueued.lease.id) { Found::OnSession } else { Found::Moved })
+    }
+
+    /// From here on the claim is kept on a lease of its own, wherever it is now.
+    fn leave_session(&mut self) -> &mut OwnLease {
+        self.watch = None;
+        let Self { context, claim, enqueued, alarm, own, .. } = self;
+        own.get_or_insert_with(|| {
+            // While the key may be there after us, no other claim of this keeper is to have it.
+            enqueued.key.own.leave_behind(Moment::now() + claim.ttl + LEFT_BEHIND);
+            OwnLease::moved(context, claim, enqueued, alarm.clone())
+        })
     }
 
     /// Leaves the key to a server lease of its own, which ends it in time, with or without us.
@@ -162,10 +206,11 @@ impl EtcdLease {
     async fn stay_for(&self, stay: Duration) -> Result<bool> {
         let (client, key) = (&self.context.client, &self.enqueued.key);
         let (lease, _) = session::grant(client, stay).await?;
-        let (created, value) = (self.enqueued.created, record::write(&self.claim));
+        let (created, value) = (self.enqueued.created, record::write(&self.claim, None));
+        let Some(value) = record::staying(&value) else { return Ok(false) };
         let request = requests::rewrite(key.bytes(), created, value, lease);
         // From here on the key may be there after us.
-        key.own.leave_behind();
+        key.own.leave_behind(Moment::now() + stay + LEFT_BEHIND);
         let rewritten = client.try_call::<_, TxnResponse>(path::TXN, &request).await;
         let rewritten = rewritten.map_err(|failure| failure.explain(client.shown()))?;
         // A new server lease does not change the create revision: sent twice, it succeeds twice.
@@ -178,6 +223,9 @@ impl Lease for EtcdLease {
     /// Both must be confirmed again, the session and the key; that the claim is at the head
     /// follows. The validity is that of the session, and counts from before anything was asked.
     async fn renew(&mut self) -> Result<Standing> {
+        if let Some(own) = &mut self.own {
+            return own.renew().await;
+        }
         let begun = Moment::now();
         let lease = self.enqueued.lease.clone();
         // Counts from before the heartbeat, whichever claim sent it: the answer may be older than
@@ -192,8 +240,10 @@ impl Lease for EtcdLease {
         let confirmed = lease.confirmed_on();
         if !self.watch.as_ref().is_some_and(|watch| watch.is_live_on(confirmed)) {
             self.context.watches.revive();
-            if let Some(reason) = self.look().await? {
-                return Ok(Standing::Lost(reason));
+            match self.look().await? {
+                Found::OnSession => {}
+                Found::Moved => return self.leave_session().renew().await,
+                Found::Lost(reason) => return Ok(Standing::Lost(reason)),
             }
         }
         let valid_for = lease.end().since(begun);
@@ -201,12 +251,33 @@ impl Lease for EtcdLease {
         Ok(Standing::HeldFor(valid_for))
     }
 
+    /// Moves the claim to a lease of its own, and leaves nothing to be done here.
+    async fn hand_out(&mut self) -> Result<Standing> {
+        let standing = self.leave_session().renew().await?;
+        let (id, cleanup) = (self.claim.id, &self.context.cleanup);
+        if self.enqueued.sent_twice {
+            cleanup.void(id, &self.enqueued.key).await?;
+            self.enqueued.sent_twice = false;
+        }
+        cleanup.forget(id);
+        Ok(standing)
+    }
+
     /// A repeated release whose first copy may have been carried out finds no key, and is no loss:
     /// see `tried`.
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let stay = how.stay();
-        self.watch = None;
+        (self.watch, self.alarm) = (None, None);
         let (id, cleanup) = (self.claim.id, &self.context.cleanup);
+        if let Some(own) = &mut self.own {
+            let released = own.release(how).await;
+            if self.enqueued.sent_twice && stay.is_zero() {
+                cleanup.delete(id, &Deletion::in_doubt(&self.enqueued.key)).await?;
+            } else if released.is_ok() {
+                cleanup.forget(id);
+            }
+            return released;
+        }
         let deletion = self.enqueued.deletion();
         let tried = std::mem::replace(&mut self.tried, true);
         let was_there = if stay.is_zero() {
@@ -228,6 +299,7 @@ impl Lease for EtcdLease {
         if lease.is_gone() {
             return alarm.ring(LossReason::Gone);
         }
+        self.alarm = Some(alarm.clone());
         let subscriber = Subscriber::Holder { alarm, created: *created, lease: lease.id };
         let watch = self.context.watches.watch(Begin::Later, key.bytes(), *seen, subscriber);
         self.watch = Some(watch);

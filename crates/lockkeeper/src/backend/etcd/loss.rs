@@ -4,14 +4,15 @@
 //! A holder that sees only the second step finds the reason in the key's history.
 
 use super::client::Client;
-use super::protocol::{Event, EventType, RangeRequest, RangeResponse, path};
+use super::protocol::{Event, EventType, KeyValue, RangeRequest, RangeResponse, path};
 use super::{record, requests};
 use crate::backend::LossReason;
 use std::time::Duration;
 
 /// How long the search for the reason may keep a holder from learning of its loss. A loss without
-/// its reason is still a loss; the holder has to stop either way.
-const MOMENT: Duration = Duration::from_millis(50);
+/// its reason is still a loss; the holder has to stop either way. It is used up only where the server
+/// is slow: of a lease that ran out the holder knows by its own clock, before the server does.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// What an event means for the holder of the key that was created at revision `created`. Keys are
 /// used again, and a member that is behind may still tell of what was in the key before.
@@ -22,6 +23,14 @@ pub(super) fn told(event: Event, created: i64) -> Option<LossReason> {
     }
     let reason = record::broken(&kv.value).filter(|_| kv.create_revision == created)?;
     Some(LossReason::Broken { reason })
+}
+
+/// Whether an event tells that the key which was created at revision `created` lives on another lease
+/// now: then that has to be kept alive.
+pub(super) fn is_moved(event: &Event, created: i64, lease: i64) -> bool {
+    let is_put = event.kind != EventType::Delete as i32;
+    let moved = |kv: &KeyValue| kv.create_revision == created && kv.lease != lease;
+    is_put && event.kv.as_ref().is_some_and(moved)
 }
 
 /// Why the claim whose key was created at revision `created` is lost, if what was just found in

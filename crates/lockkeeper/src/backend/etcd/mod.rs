@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../docs/etcd.md")]
 
+mod checkup;
 mod cleanup;
 mod client;
 mod driver;
@@ -9,6 +10,7 @@ mod keys;
 mod lease;
 mod loss;
 mod options;
+mod own;
 mod protocol;
 mod queue;
 mod record;
@@ -18,8 +20,8 @@ mod session;
 mod waiters;
 
 use crate::backend::{
-    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, MultiAcquire,
-    Name, Patience, Reserve, Reserved, Sequencer, Together,
+    Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
+    LockView, MultiAcquire, Name, Patience, Reserve, Reserved, Sequencer, Ticket, Together,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -29,20 +31,21 @@ use inspect::Inspection;
 use keys::{KeyPool, KeyRange, probe_key};
 use lease::Context;
 pub use options::EtcdOptions;
+use own::OwnLease;
 use protocol::{RangeResponse, path};
 use sequence::Numbers;
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use waiters::Watches;
 
 /// The queue in etcd.
 ///
 /// ```text
-///   Etcd ──► queue ──► lease ──► session, watches, cleanup ──► requests ──► client
-///                                            ▲                  keys
-///                                          driver               record
+///   Etcd ──► queue ──► lease, own ──► session, watches, cleanup ──► requests ──► client
+///                                                 ▲                  keys
+///                                               driver               record
 /// ```
 ///
 /// An arrow means "uses". The type itself decides nothing; what all claims of a keeper share is in
@@ -91,7 +94,9 @@ impl Backend for Etcd {
 
     /// A claim without patience leaves no trace in the queue; others wait in it.
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
-        if patience.is_over() {
+        if claim.by_id {
+            queue::acquire_by_id(&self.context, claim, patience).await
+        } else if patience.is_over() {
             queue::try_now(&self.context, claim).await
         } else {
             queue::acquire(&self.context, claim, patience).await
@@ -124,10 +129,22 @@ impl Backend for Etcd {
         closed.map(|_| ())
     }
 
+    fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
+        Some(Box::new(OwnLease::of(&self.context, ticket)))
+    }
+
     /// What every key of the name begins with: `etcdctl get --prefix` shows them all.
     fn keys(&self, name: &Name) -> Vec<String> {
         let range = KeyRange::new(&self.context.prefix, name);
         vec![String::from_utf8_lossy(&range.start()).into_owned()]
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        checkup::checkup(&self.context.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        checkup::round_trips(&self.context.client, &self.context.prefix, count).await
     }
 
     fn multi(&self) -> Option<&dyn MultiAcquire> {

@@ -5,16 +5,20 @@
 //! permit 3                     exclusive, shared, or permit and how many
 //! 5f0c…                        the owner
 //! ann@build7 pid 4242          who that is, for people
-//! 1760000000000                when it was asked for: milliseconds since 1970, by that machine
+//! 1760000000000 001122… 30     when it was asked for: milliseconds since 1970, by that machine;
+//!                              the claim's id; for how many seconds its own lease was asked for,
+//!                              if it has one
 //! nightly report               the note; may have several lines
 //! ```
 //!
-//! Only the mode is ever decided by; everything else is for people. A value that we cannot read
-//! counts as an exclusive claim: taking a reader for a writer costs time, the reverse a lock.
+//! Who holds is decided by the mode alone; whose claim it is by the id, which one that was given back
+//! and only stays for its `min_hold` has no more. Everything else is for people. A value that we
+//! cannot read counts as an exclusive claim: taking a reader for a writer costs time, the reverse a
+//! lock.
 
 use super::keys::KeyRange;
 use super::protocol::KeyValue;
-use crate::backend::{Claim, Mode, Owner};
+use crate::backend::{Claim, ClaimId, Mode, Owner};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What our values begin with. Any other value is another program's: Go's are empty, or what a
@@ -32,10 +36,27 @@ pub(super) struct Record {
     /// When it was asked for, since 1970 and by the clock of the machine that asked: etcd has none
     /// that it would tell. For people to read; nothing is decided by it.
     asked: Option<Duration>,
+    /// Of which claim; of none that only stays.
+    pub(super) id: Option<ClaimId>,
+    /// For how many seconds the lease that it lives on was asked for, if that is its own.
+    pub(super) length: Option<u64>,
     pub(super) note: String,
 }
 
 impl Record {
+    fn to_value(&self) -> Vec<u8> {
+        let mode = match self.mode {
+            Mode::Exclusive => "exclusive".to_owned(),
+            Mode::Shared => "shared".to_owned(),
+            Mode::Permit { of } => format!("permit {of}"),
+        };
+        let Self { owner, identity, note, .. } = self;
+        let asked = self.asked.unwrap_or_default().as_millis();
+        let id = self.id.map(|id| format!(" {id}")).unwrap_or_default();
+        let length = self.length.map(|length| format!(" {length}")).unwrap_or_default();
+        format!("{OURS}\n{mode}\n{owner}\n{identity}\n{asked}{id}{length}\n{note}").into_bytes()
+    }
+
     /// For how long it has been asked for, as far as two clocks agree.
     pub(super) fn age(&self) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| now().saturating_sub(asked))
@@ -47,18 +68,31 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The value of a claim's key. Line breaks are taken out of the identity, which would otherwise
-/// shift the lines below it; the note comes last and may have them.
-pub(super) fn write(claim: &Claim) -> Vec<u8> {
-    let mode = match claim.mode {
-        Mode::Exclusive => "exclusive".to_owned(),
-        Mode::Shared => "shared".to_owned(),
-        Mode::Permit { of } => format!("permit {of}"),
+/// The value of a claim's key, which lives on a lease of its own that was asked for so many seconds,
+/// or on its keeper's session. Line breaks are taken out of the identity, which would otherwise shift
+/// the lines below it; the note comes last and may have them.
+pub(super) fn write(claim: &Claim, length: Option<u64>) -> Vec<u8> {
+    let record = Record {
+        mode: claim.mode,
+        owner: claim.owner.clone(),
+        identity: claim.identity.chars().filter(|c| *c != '\n').collect(),
+        asked: Some(now()),
+        id: Some(claim.id),
+        length,
+        note: claim.note.as_ref().to_owned(),
     };
-    let (owner, note) = (&claim.owner, &claim.note);
-    let identity: String = claim.identity.chars().filter(|c| *c != '\n').collect();
-    let asked = now().as_millis();
-    format!("{OURS}\n{mode}\n{owner}\n{identity}\n{asked}\n{note}").into_bytes()
+    record.to_value()
+}
+
+/// The same claim on a lease of its own that was asked for so many seconds; `None` of a value that is
+/// no claim of ours.
+pub(super) fn relocated(value: &[u8], length: u64) -> Option<Vec<u8>> {
+    Some(Record { length: Some(length), ..read(value)? }.to_value())
+}
+
+/// The same claim, given back: nobody's any more.
+pub(super) fn staying(value: &[u8]) -> Option<Vec<u8>> {
+    Some(Record { id: None, length: None, ..read(value)? }.to_value())
 }
 
 /// The value that is written over a claim that is broken, in the moment before its key goes.
@@ -90,7 +124,7 @@ fn mode_of(value: &[u8]) -> Mode {
 }
 
 /// What a value of ours says; `None` for another program's, or of a later version.
-fn read(value: &[u8]) -> Option<Record> {
+pub(super) fn read(value: &[u8]) -> Option<Record> {
     let mut lines = std::str::from_utf8(value).ok()?.splitn(6, '\n');
     if lines.next()? != OURS {
         return None;
@@ -102,8 +136,12 @@ fn read(value: &[u8]) -> Option<Record> {
     };
     let owner = Owner::from_id(lines.next()?.to_owned());
     let identity = lines.next()?.to_owned();
-    let asked = lines.next()?.parse().ok().map(Duration::from_millis);
-    Some(Record { mode, owner, identity, asked, note: lines.next()?.to_owned() })
+    let mut words = lines.next()?.split(' ');
+    let asked = words.next().and_then(|word| word.parse().ok()).map(Duration::from_millis);
+    let id = words.next().and_then(|word| word.parse().ok());
+    let length = words.next().and_then(|word| word.parse().ok());
+    let note = lines.next()?.to_owned();
+    Some(Record { mode, owner, identity, asked, id, length, note })
 }
 
 /// What the key says, as far as another program's says anything.
@@ -116,6 +154,8 @@ pub(super) fn read_any(key: &[u8], value: &[u8]) -> Record {
             owner: Owner::from_id(lease.to_owned()),
             identity: format!("another program, lease {lease}"),
             asked: None,
+            id: None,
+            length: None,
             note: String::from_utf8_lossy(value).into_owned(),
         }
     })
@@ -140,9 +180,15 @@ mod tests {
                 ttl: Duration::from_secs(1),
                 identity: "me@here pid 1".into(),
                 note: "two\nlines".into(),
+                by_id: false,
             };
-            let value = write(&claim);
+            let value = write(&claim, None);
             let record = read(&value).unwrap();
+            assert_eq!((record.id, record.length), (Some(claim.id), None));
+            let moved = read(&relocated(&value, 30).unwrap()).unwrap();
+            assert_eq!(moved, Record { length: Some(30), ..record.clone() });
+            let stays = read(&staying(&moved.to_value()).unwrap()).unwrap();
+            assert_eq!(stays, Record { id: None, ..record.clone() });
             assert_eq!((record.mode, record.owner.id()), (mode, "me"));
             assert_eq!(
                 (record.identity.as_str(), record.note.as_str()),

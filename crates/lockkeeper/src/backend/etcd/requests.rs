@@ -1,14 +1,16 @@
 //! What is asked of etcd: every atomic request, and how its answer is read.
 //!
-//! Two comparisons make requests safe to repeat.
+//! Three comparisons make requests safe to repeat.
 //! - *The create revision of a key* says whose claim it is. A request that deletes or rewrites a
 //!   key names the revision at which its own claim created it, and does nothing to a later one.
+//! - *The lease that a key lives on* says whether the claim is still this keeper's alone. One that was
+//!   moved to a lease of its own is kept by whoever has its ticket.
 //! - *The generation of the session*, the value of its generation key, says whether a request for
 //!   a new key still counts. A request whose answer was lost may be carried out at any time later,
 //!   by a member that was stuck; so a withdrawal deletes the key and changes the generation in one
 //!   step, and what was sent before finds another generation than it expects.
 
-use super::keys::ClaimKey;
+use super::keys::{ClaimKey, KeyRange};
 use super::protocol::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest,
     RangeResponse, Request, RequestOp, Response, ResponseHeader, ResponseOp, SortOrder, SortTarget,
@@ -122,13 +124,84 @@ pub(super) fn delete_for_good(
     }
 }
 
-/// The same for a key of which it is not known whether it was created. Does nothing unless the
-/// generation is the expected one: carried out a second time, and late, this must not delete what
+/// Deletes the key if it is still the one that was created then and lives on its keeper's session;
+/// not one that was moved from there.
+pub(super) fn delete_if_here(key: &ClaimKey, create_revision: i64) -> TxnRequest {
+    TxnRequest {
+        compare: vec![created_at(key.bytes(), create_revision), lives_on(key.bytes(), key.lease)],
+        success: vec![remove(key.bytes())],
+        failure: Vec::new(),
+    }
+}
+
+/// The same, and begins a new generation either way, so that no request sent before can create the
+/// key when whoever keeps it has given it back.
+pub(super) fn delete_if_here_for_good(
+    key: &ClaimKey,
+    create_revision: i64,
+    generation: &[u8],
+) -> TxnRequest {
+    let mut request = delete_if_here(key, create_revision);
+    request.success.push(put_generation(key, generation));
+    request.failure.push(put_generation(key, generation));
+    request
+}
+
+/// Moves the key to another lease, if it is still the one that was created then and lives on `from`.
+/// The create revision stays, and with it the place in the queue and the token.
+pub(super) fn relocate(
+    key: &[u8],
+    create_revision: i64,
+    from: i64,
+    value: Vec<u8>,
+    to: i64,
+) -> TxnRequest {
+    let moved = PutRequest { key: key.to_vec(), value, lease: to, ignore_lease: false };
+    TxnRequest {
+        compare: vec![created_at(key, create_revision), lives_on(key, from)],
+        success: vec![put(moved)],
+        failure: Vec::new(),
+    }
+}
+
+/// Deletes the key if it is still the one that was created then, and answers with what it was.
+pub(super) fn take(key: &[u8], create_revision: i64) -> TxnRequest {
+    TxnRequest {
+        compare: vec![created_at(key, create_revision)],
+        success: vec![get(one(key.to_vec())), remove(key)],
+        failure: Vec::new(),
+    }
+}
+
+/// Deletes the key if it is still the one that was created then and lives on this lease.
+pub(super) fn take_from(key: &[u8], create_revision: i64, lease: i64) -> TxnRequest {
+    TxnRequest {
+        compare: vec![created_at(key, create_revision), lives_on(key, lease)],
+        success: vec![remove(key)],
+        failure: Vec::new(),
+    }
+}
+
+/// Begins a new generation, so that no request sent before can create the key.
+pub(super) fn void(key: &ClaimKey, generation: &[u8]) -> TxnRequest {
+    let success = vec![put_generation(key, generation)];
+    TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
+}
+
+/// Deletes a key of which it is not known whether it was created, and begins a new generation. Does
+/// nothing unless the generation is the expected one: carried out a second time, and late, this must not delete what
 /// is another claim's by then. Answers with the generation if it is another.
 pub(super) fn withdraw(key: &ClaimKey, generation: &[u8], expected: &[u8]) -> TxnRequest {
+    // The same key may be that of a claim which this keeper has handed out: then it is not ours.
+    let removed = TxnRequest {
+        compare: vec![lives_on(key.bytes(), key.lease)],
+        success: vec![remove(key.bytes())],
+        failure: Vec::new(),
+    };
+    let removed = RequestOp { request: Some(Request::Txn(removed)) };
     TxnRequest {
         compare: vec![has_generation(key, expected)],
-        success: vec![remove(key.bytes()), put_generation(key, generation)],
+        success: vec![removed, put_generation(key, generation)],
         failure: vec![get(one(key.generation_key.clone()))],
     }
 }
@@ -152,7 +225,7 @@ pub(super) fn all_up_to(key: &ClaimKey, create_revision: i64) -> RangeRequest {
 
 /// Every claim on the name, and whatever is below longer names that begin with it.
 pub(super) fn all(key: &ClaimKey) -> RangeRequest {
-    range(key.range.start(), key.range.end())
+    whole(&key.range)
 }
 
 /// The head of the queue: as much of it as it takes to know that the name is not free.
@@ -174,6 +247,20 @@ fn some_of(key: &ClaimKey, order: SortOrder, limit: i64) -> RangeRequest {
         },
         Mode::Shared | Mode::Permit { .. } => all(key),
     }
+}
+
+/// The claim on a name that was created then.
+pub(super) fn created_then(range: &KeyRange, create_revision: i64) -> RangeRequest {
+    RangeRequest {
+        min_create_revision: create_revision,
+        max_create_revision: create_revision,
+        ..whole(range)
+    }
+}
+
+/// Every claim on the name, and whatever is below longer names that begin with it.
+pub(super) fn whole(claims: &KeyRange) -> RangeRequest {
+    range(claims.start(), claims.end())
 }
 
 /// One key.
@@ -237,6 +324,12 @@ fn created_at(key: &[u8], revision: i64) -> Compare {
     }
 }
 
+/// Holds if the key lives on this lease.
+fn lives_on(key: &[u8], lease: i64) -> Compare {
+    let (target, against) = (CompareTarget::Lease as i32, Some(Target::Lease(lease)));
+    Compare { target, against, ..created_at(key, 0) }
+}
+
 /// Holds if there is no claim on the name. One on a longer name stands in the way too: etcd cannot
 /// compare all keys of a range but those.
 fn nobody_in(key: &ClaimKey) -> Compare {
@@ -255,7 +348,7 @@ fn has_generation(key: &ClaimKey, generation: &[u8]) -> Compare {
 
 /// On the server lease, so that the key ends with the session if its keeper dies.
 fn put_claim(key: &ClaimKey, claim: &Claim) -> RequestOp {
-    let (bytes, value) = (key.bytes().to_vec(), record::write(claim));
+    let (bytes, value) = (key.bytes().to_vec(), record::write(claim, key.length));
     put(PutRequest { key: bytes, value, lease: key.lease, ignore_lease: false })
 }
 

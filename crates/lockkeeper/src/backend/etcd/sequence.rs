@@ -34,10 +34,10 @@ pub(super) struct Numbers {
 enum Written {
     Yes,
     /// The key says something else, or nothing.
-    No(Option<KeyValue>),
+    No,
     /// Sent twice, and the key says something else: the first may have been carried out, and others
     /// have written since.
-    Unknown(Option<KeyValue>),
+    Unknown,
 }
 
 impl Numbers {
@@ -49,18 +49,19 @@ impl Numbers {
     pub(super) async fn reserve(&self, name: &Name, wish: &Reserve) -> Result<Reserved> {
         let key = sequence_key(&self.prefix, name.as_str());
         let _gate = self.gates.enter(name.as_str()).await;
-        let mut found = self.get(&key).await?;
         for tries in 0..TRIES {
+            // Read anew behind each pause. What the refused write showed is as old as the pause is
+            // long: beside others that reserve without a break, such a write would never fit.
+            let found = self.get(&key).await?;
             let last = found.as_ref().map(|kv| count(kv).ok_or_else(|| foreign(kv))).transpose()?;
             let reserved = Reserved::of(last, wish);
             let Reserved::From(first) = reserved else { return Ok(reserved) };
             let last = (first + u64::from(wish.count.max(1)) - 1).to_string();
-            found = match self.put(&key, &last, found.as_ref()).await? {
+            match self.put(&key, &last, found.as_ref()).await? {
                 Written::Yes => return Ok(reserved),
                 // If it was written, these numbers are nobody's.
-                Written::No(found) | Written::Unknown(found) => found,
-            };
-            pause(tries).await;
+                Written::No | Written::Unknown => pause(tries).await,
+            }
         }
         Err(restless(name.as_str()))
     }
@@ -79,17 +80,17 @@ impl Numbers {
     ) -> Result<bool> {
         check_record(value)?;
         let key = record_key(&self.prefix, name.as_str());
-        let mut found = self.get(&key).await?;
         for tries in 0..TRIES {
+            let found = self.get(&key).await?;
             let says = found.as_ref().map(|kv| text(kv).ok_or_else(|| foreign(kv))).transpose()?;
             if says != expected {
                 return Ok(false);
             }
-            found = match self.put(&key, value, found.as_ref()).await? {
+            match self.put(&key, value, found.as_ref()).await? {
                 Written::Yes => return Ok(true),
                 // Written by another meanwhile, who may have written the same: look again.
-                Written::No(found) => found,
-                Written::Unknown(_) => {
+                Written::No => pause(tries).await,
+                Written::Unknown => {
                     return Err(Error::new(
                         ErrorKind::Unavailable,
                         format!(
@@ -100,8 +101,7 @@ impl Numbers {
                         ),
                     ));
                 }
-            };
-            pause(tries).await;
+            }
         }
         Err(restless(name.as_str()))
     }
@@ -143,8 +143,8 @@ impl Numbers {
         let now = requests::first_of(requests::reads(answer.responses).next());
         Ok(match now.as_ref().is_some_and(|kv| kv.value == value) {
             true => Written::Yes,
-            false if sent_twice => Written::Unknown(now),
-            false => Written::No(now),
+            false if sent_twice => Written::Unknown,
+            false => Written::No,
         })
     }
 }

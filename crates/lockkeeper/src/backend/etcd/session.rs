@@ -6,6 +6,9 @@
 //!
 //! To avoid a clash of words: a *server lease* is etcd's, a `Lease` is the library's word for one
 //! held claim.
+//!
+//! A claim that must outlive its keeper has a server lease of its own: one that is handed out, or was
+//! asked for by its id. See [`own`](super::own).
 
 use super::client::{Answered, Client};
 use super::protocol::{
@@ -61,12 +64,14 @@ pub(super) struct ServerLease {
 
 /// A heartbeat that a majority stands behind.
 #[derive(Debug, Clone, Copy)]
-struct Heartbeat {
+pub(super) struct Heartbeat {
     /// When it was sent.
-    sent: Moment,
+    pub(super) sent: Moment,
+    /// How long etcd keeps the lease from then on.
+    pub(super) ttl: Duration,
     /// The connection on which a read was answered after it, unless none was yet: at the other end
     /// is a member that keeps up with the leader.
-    connection: Option<u64>,
+    pub(super) connection: Option<u64>,
 }
 
 impl Session {
@@ -81,6 +86,14 @@ impl Session {
         Ok(self.current.get(|lease| !lease.is_over(), begin).await?.1)
     }
 
+    /// A lease for one claim that waits, which is not to stand in others' way for longer than a session
+    /// when its keeper dies; and for how many seconds it was asked for.
+    pub(super) async fn own(&self, ttl: Duration) -> Result<(Arc<ServerLease>, u64)> {
+        let length = ttl.min(self.length);
+        let lease = ServerLease::begin(&self.client, length, &self.probe).await?;
+        Ok((Arc::new(lease), seconds(length)))
+    }
+
     /// Ends the lease in use, unless a claim lives on it, is being made on it, or `pending` says
     /// that something on it is still to be deleted. Whether no lease is in use afterwards.
     pub(super) async fn close(&self, pending: impl Fn(i64) -> bool) -> Result<bool> {
@@ -91,12 +104,7 @@ impl Session {
         if lease.is_over() {
             return Ok(true);
         }
-        let request = LeaseRevokeRequest { id: lease.id };
-        match self.client.try_call::<_, LeaseRevokeResponse>(path::LEASE_REVOKE, &request).await {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.is_lease_gone() => Ok(true),
-            Err(failure) => Err(failure.explain(self.client.shown())),
-        }
+        revoke(&self.client, lease.id).await.map(|()| true)
     }
 }
 
@@ -109,7 +117,7 @@ impl ServerLease {
             id,
             ttl,
             // Granted by a majority, since it was written down.
-            confirmed: Mutex::new(Heartbeat { sent, connection: None }),
+            confirmed: Mutex::new(Heartbeat { sent, ttl, connection: None }),
             beating: tokio::sync::Mutex::default(),
             probe: requests::one(probe.to_vec()),
             gone: CancellationToken::new(),
@@ -129,7 +137,7 @@ impl ServerLease {
 
     /// Until when the lease surely lives, by our clock and with a margin for the drift of etcd's.
     pub(super) fn end(&self) -> Moment {
-        self.sent() + self.ttl.saturating_sub(self.ttl / 100 + Duration::from_millis(2))
+        lock(&self.confirmed).end()
     }
 
     /// Whether etcd said that the lease is no more.
@@ -163,14 +171,6 @@ impl ServerLease {
 
     /// Sends a heartbeat, unless one was confirmed less than `recently` ago, and says whether it
     /// did. One request at a time serves all who call this meanwhile.
-    ///
-    /// etcd answers a heartbeat from the memory of the member that takes itself for the leader. One
-    /// that was deposed, and whose disk hangs or that was stopped, does not know better, and renews
-    /// a lease that the others let end. So a heartbeat counts only with a read through a majority
-    /// that was answered after it, in the same raft term: then its leader led when it renewed the
-    /// lease, and every leader after it gives the lease its whole length again. Nothing else that
-    /// we believe is one member's word: reads and transactions go through a majority, and a watch
-    /// only makes us look.
     pub(super) async fn keep_alive(&self, client: &Client, recently: Duration) -> Result<bool> {
         let begun = Moment::now();
         let is_recent = || begun.since(self.sent()) <= recently;
@@ -181,29 +181,11 @@ impl ServerLease {
         if self.is_gone() || is_recent() {
             return Ok(false);
         }
-        let mut unknown = false;
-        for _ in 0..TRIES {
-            let sent = Moment::now();
-            let request = LeaseKeepAliveRequest { id: self.id };
-            let alive: LeaseKeepAliveResponse =
-                client.first_answer(path::LEASE_KEEP_ALIVE, &request).await?;
-            let (term, connection) = read_by_majority(client, &self.probe).await?;
-            // Not an error to etcd: a lease that is no more has no time left. A leader that has
-            // just begun may not know it yet; after the read it does.
-            if alive.ttl <= 0 {
-                if std::mem::replace(&mut unknown, true) {
-                    self.declare_gone();
-                    return Ok(true);
-                }
-            } else if raft_term(alive.header) == term {
-                *lock(&self.confirmed) = Heartbeat { sent, connection: Some(connection) };
-                return Ok(true);
-            }
+        match beat(client, self.id, &self.probe).await?.0 {
+            Some(confirmed) => *lock(&self.confirmed) = confirmed,
+            None => self.declare_gone(),
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!("{} changed its leader again and again: try again", client.shown()),
-        ))
+        Ok(true)
     }
 
     /// How often a claim that waits sends a heartbeat.
@@ -212,11 +194,72 @@ impl ServerLease {
     }
 }
 
-/// Reads through a majority: the raft term in which it was answered, and on which connection.
-async fn read_by_majority(client: &Client, probe: &RangeRequest) -> Result<(Option<u64>, u64)> {
-    let read = client.try_call::<_, RangeResponse>(path::RANGE, probe).await;
-    let read = read.map_err(|failure| failure.explain(client.shown()))?;
-    Ok((raft_term(read.answer.header), read.connection))
+impl Heartbeat {
+    /// Until when the lease surely lives, by our clock and with a margin for the drift of etcd's.
+    pub(super) fn end(&self) -> Moment {
+        self.sent + self.ttl.saturating_sub(self.ttl / 100 + Duration::from_millis(2))
+    }
+}
+
+/// Sends a heartbeat to a lease; `None` when etcd does not have it any more. Also what a read found
+/// that was answered after it.
+///
+/// etcd answers a heartbeat from the memory of the member that takes itself for the leader. One
+/// that was deposed, and whose disk hangs or that was stopped, does not know better, and renews
+/// a lease that the others let end. So a heartbeat counts only with a read through a majority
+/// that was answered after it, in the same raft term: then its leader led when it renewed the
+/// lease, and every leader after it gives the lease its whole length again. Nothing else that
+/// we believe is one member's word: reads and transactions go through a majority, and a watch
+/// only makes us look.
+pub(super) async fn beat(
+    client: &Client,
+    id: i64,
+    probe: &RangeRequest,
+) -> Result<(Option<Heartbeat>, RangeResponse)> {
+    let mut unknown = false;
+    for _ in 0..TRIES {
+        let sent = Moment::now();
+        let request = LeaseKeepAliveRequest { id };
+        let alive: LeaseKeepAliveResponse =
+            client.first_answer(path::LEASE_KEEP_ALIVE, &request).await?;
+        let read = client.try_call::<_, RangeResponse>(path::RANGE, probe).await;
+        let read = read.map_err(|failure| failure.explain(client.shown()))?;
+        let (found, connection) = (read.answer, Some(read.connection));
+        // Not an error to etcd: a lease that is no more has no time left. A leader that has
+        // just begun may not know it yet; after the read it does.
+        let Ok(ttl @ 1..) = u64::try_from(alive.ttl) else {
+            if std::mem::replace(&mut unknown, true) {
+                return Ok((None, found));
+            }
+            continue;
+        };
+        if raft_term(alive.header) == raft_term(found.header) {
+            let ttl = Duration::from_secs(ttl);
+            return Ok((Some(Heartbeat { sent, ttl, connection }), found));
+        }
+    }
+    Err(restless(client))
+}
+
+/// The error for what was tried again and again.
+pub(super) fn restless(client: &Client) -> Error {
+    let message = format!("{} changed again and again: try again", client.shown());
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Ends a lease, and with it deletes what lives on it; harmless if it is no more.
+pub(super) async fn revoke(client: &Client, id: i64) -> Result<()> {
+    let request = LeaseRevokeRequest { id };
+    match client.try_call::<_, LeaseRevokeResponse>(path::LEASE_REVOKE, &request).await {
+        Ok(_) => Ok(()),
+        Err(failure) if failure.is_lease_gone() => Ok(()),
+        Err(failure) => Err(failure.explain(client.shown())),
+    }
+}
+
+/// As etcd counts: whole seconds, and no less than asked for.
+pub(super) fn seconds(length: Duration) -> u64 {
+    length.as_secs() + u64::from(length.subsec_nanos() > 0)
 }
 
 /// The raft term of an answer: two answers of the same term have the same leader behind them.
@@ -233,7 +276,7 @@ pub(super) async fn grant(client: &Client, length: Duration) -> Result<(i64, Dur
             .caused_by(error.to_string())
     })?;
     let id = (i64::from_ne_bytes(bytes) & i64::MAX).max(1);
-    let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
+    let seconds = seconds(length);
     let ttl = i64::try_from(seconds).unwrap_or(i64::MAX);
     let granted = client.try_call(path::LEASE_GRANT, &LeaseGrantRequest { ttl, id }).await;
     match granted {

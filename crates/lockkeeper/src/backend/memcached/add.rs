@@ -59,13 +59,16 @@ struct Attempt {
     spread: u32,
     /// An answer was lost: the claim may be in the store.
     is_doubtful: bool,
+    /// It was asked for by its id, so that it may be in the store by another keeper.
+    by_id: bool,
 }
 
 impl Attempt {
     fn new(locks: &Arc<Locks>, claim: &Claim) -> Result<Self> {
         let held = Held::new(locks.keys.of(&claim.name), Record::of(claim), seconds(claim.ttl)?);
         let spread = claim.id.spread(32);
-        Ok(Self { locks: locks.clone(), held, ttl: claim.ttl, spread, is_doubtful: false })
+        let by_id = claim.by_id;
+        Ok(Self { locks: locks.clone(), held, ttl: claim.ttl, spread, is_doubtful: by_id, by_id })
     }
 
     /// Asks once: since when it is ours, or `None` if it is not. A connection that broke, as an idle
@@ -153,7 +156,7 @@ impl Attempt {
 
     /// The end of a claim that was not granted: nothing of it is left, or an error says that it may.
     async fn left(mut self) -> Result<Option<Grant>> {
-        if self.is_doubtful {
+        if self.is_doubtful && !self.by_id {
             let removed = self.held.remove(&self.locks, Duration::ZERO).await;
             removed.map_err(|failure| self.locks.explain(&failure, &self.held.place))?;
         }

@@ -10,6 +10,7 @@
 //   inspect: list, show, break; sequence: numbers and records
 //
 mod add;
+mod checkup;
 mod client;
 mod error;
 mod inspect;
@@ -26,8 +27,8 @@ pub use options::MemcachedOptions;
 
 use crate::backend::support::alarms::Alarms;
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name, Patience,
-    Reserve, Reserved, Sequencer, Ticket,
+    Backend, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease, LockView, Name,
+    Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -102,7 +103,7 @@ impl Backend for Memcached {
 
     async fn withdraw(&self, claim: &Claim) -> Result<()> {
         let (place, id) = (self.0.keys.of(&claim.name), claim.id.to_string());
-        let mut held = Held::by_id(place, id, seconds(claim.ttl)?);
+        let mut held = Held::by_id(place, id, seconds(claim.ttl)?, None);
         let removed = held.remove(&self.0, Duration::ZERO).await;
         removed.map_err(|failure| self.0.explain(&failure, &held.place))?;
         self.0.waiters.released(&held.place.key);
@@ -126,7 +127,9 @@ impl Backend for Memcached {
     /// Nothing for a ttl that no claim here has.
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let (place, id) = (self.0.keys.of(&ticket.name), ticket.id.to_string());
-        let held = Held::by_id(place, id, seconds(ticket.ttl).ok()?);
+        // A ttl that cannot be is refused before anything is kept for it; to give back takes none.
+        let seconds = seconds(ticket.ttl).unwrap_or_default();
+        let held = Held::by_id(place, id, seconds, ticket.token);
         Some(Box::new(MemcachedLease::new(self.0.clone(), held, ticket.ttl)))
     }
 
@@ -143,6 +146,14 @@ impl Backend for Memcached {
             lives.push(format!("{}-{}", life.started, life.process));
         }
         Ok(Some(lives.join(",")))
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        checkup::checkup(&self.0.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        checkup::round_trips(&self.0.client, count).await
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) struct Held {
     /// The version that is ours, when no answer since was lost.
     version: Option<Version>,
     token: Option<FencingToken>,
+    /// Until when it was kept when it was last read, perhaps by another.
+    until: Option<Moment>,
 }
 
 /// What a step on a claim found.
@@ -79,7 +81,7 @@ pub(super) enum Found {
 /// # Errors
 /// [`ErrorKind::Config`] for a ttl that memcached has no way to keep.
 pub(super) fn seconds(ttl: Duration) -> Result<u64> {
-    let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0) + BEYOND;
+    let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0) + BEYOND);
     if ttl < SHORTEST_TTL {
         return Err(config(format!(
             "a ttl on memcached is at least {SHORTEST_TTL:?}, not {ttl:?}: its clock moves once a \
@@ -120,12 +122,25 @@ impl Held {
     /// A claim that is being made.
     pub(super) fn new(place: Place, record: Record, seconds: u64) -> Self {
         let id = record.id.clone();
-        Self { place, id, seconds, record: Some(record), version: None, token: None }
+        let (version, token, until) = (None, None, None);
+        Self { place, id, seconds, record: Some(record), version, token, until }
     }
 
-    /// A claim of which the id is all that is known.
-    pub(super) fn by_id(place: Place, id: String, seconds: u64) -> Self {
-        Self { place, id, seconds, record: None, version: None, token: None }
+    /// A claim of which the id is all that is known, and perhaps the token.
+    pub(super) fn by_id(
+        place: Place,
+        id: String,
+        seconds: u64,
+        token: Option<FencingToken>,
+    ) -> Self {
+        Self { place, id, seconds, record: None, version: None, token, until: None }
+    }
+
+    /// How many seconds to ask for: never less than another that has the claim was told.
+    fn span(&self) -> u64 {
+        let left = self.until.map(Moment::remaining).unwrap_or_default();
+        let left = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        self.seconds.max(left).min(LONGEST_SPAN)
     }
 
     /// The token of the grant, once it is known.
@@ -159,7 +174,7 @@ impl Held {
             };
             let record = self.record.clone().map(|record| record.with_token(self.token));
             let value = record.as_ref().map(Record::write).unwrap_or_default();
-            match locks.client.replace(&self.place, &value, version, self.seconds).await {
+            match locks.client.replace(&self.place, &value, version, self.span()).await {
                 Ok(Stored::Done { version, since }) => {
                     self.version = Some(version);
                     match since {
@@ -232,12 +247,17 @@ impl Held {
         }
         let Some(item) = locks.read(&self.place).await? else { return Ok(Err(Found::Nothing)) };
         match Record::read(&item.value).filter(|record| record.id == self.id) {
-            Some(record) => {
-                self.token = self.token.or_else(|| record.token(&item.version));
+            // With another token it was asked for again, by the same id, after it was lost.
+            Some(record)
+                if self.token.is_none_or(|token| Some(token) == record.token(&item.version)) =>
+            {
+                self.token = record.token(&item.version);
                 self.record = Some(record);
+                let left = Duration::from_secs(u64::try_from(item.ttl).unwrap_or_default());
+                self.until = Some(Moment::now() + left);
                 Ok(Ok(item.version))
             }
-            None => Ok(Err(Found::Others)),
+            _ => Ok(Err(Found::Others)),
         }
     }
 }
@@ -265,6 +285,6 @@ mod tests {
         let day = 24 * 3600 * 1000;
         assert_eq!(asked(30 * day - 2000).unwrap(), LONGEST_SPAN);
         assert_eq!(asked(30 * day - 1999).unwrap_err().kind(), ErrorKind::Config);
-        assert!(seconds(Duration::MAX - Duration::from_secs(9)).is_err());
+        assert!(seconds(Duration::MAX).is_err());
     }
 }

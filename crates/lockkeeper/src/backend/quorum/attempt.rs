@@ -7,6 +7,10 @@
 //!          └──────────────────────────────────► undo ──► busy, split, slow, or too few nodes
 //! ```
 //!
+//! One who was told by a node that the name may be free asks that node first, and the others only if it says
+//! yes: so were all who wait, of whom one gets that node's vote. Else they would take votes from one another at
+//! every node, and undo them.
+//!
 //! Whatever the outcome, nodes that have not answered by then are dealt with when they do: what they
 //! took is kept in step with the others, or undone, for as long as they may keep it.
 
@@ -14,7 +18,7 @@ use super::holding::{Holding, Phase};
 use super::node::Ballot;
 use super::nodes::{Nodes, TokenWay};
 use super::round::{Rest, Round};
-use super::tokens::has_room;
+use super::tokens::{Proposal, has_room};
 use crate::backend::{FencingToken, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -55,36 +59,61 @@ struct Tally {
     silent: usize,
 }
 
-/// Asks all nodes for the claim; `time` is the number of the attempt.
+/// Which attempt it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Which {
+    /// Its number.
+    pub(super) time: u32,
+    /// A node that is asked before the others. If it has another claim, that is the answer: not to be
+    /// believed each time, as it may have a claim that no other node has.
+    pub(super) first: Option<usize>,
+}
+
+/// Asks all nodes for the claim.
 pub(super) async fn attempt(
     nodes: &Arc<Nodes>,
     holding: &Arc<Holding>,
-    time: u32,
+    Which { time, first }: Which,
     rest: &mut Rest,
 ) -> Result<Attempt> {
     let (majority, timeout) = (nodes.majority(), nodes.options.timeout);
     let since = nodes.since_now(&holding.claim);
     let sent = since.sent;
-    let propose = match nodes.way {
-        TokenWay::Floors => nodes.tokens.propose(),
-        TokenWay::None | TokenWay::Sequences => None,
+    let proposal = match nodes.way {
+        TokenWay::Floors => nodes.tokens.proposal(),
+        TokenWay::None | TokenWay::Sequences => Proposal::default(),
     };
     holding.enter(Phase::Asking(time));
     let (mut round, mut tally) = (Round::new(sent + timeout), Tally::default());
     // Without a majority of nodes that answer, those that did not are asked too, whatever it costs.
     let silent = nodes.all.iter().filter(|node| node.silence.is_silent()).count();
     let force = nodes.all.len() - silent < majority;
-    for (number, node) in nodes.all.iter().enumerate() {
+    let ask = |number: usize, round: &mut Round<Ballot>, tally: &mut Tally| {
+        let node = &nodes.all[number];
         let admission = node.silence.admit(force);
         let Some(admission) = admission.filter(|_| !holding.is_busy(number)) else {
             tally.reasons.push((number, "it does not answer".into()));
             tally.silent += 1;
-            continue;
+            return;
         };
         holding.begin(number);
         tally.open += 1;
-        let ballot = node.clone().ask(holding.clone(), propose, since, majority, admission);
+        let ballot = node.clone().ask(holding.clone(), proposal, since, majority, admission);
         round.ask(number, ballot);
+    };
+    let first =
+        first.filter(|first| !nodes.all[*first].silence.is_silent() && !holding.is_busy(*first));
+    if let Some(first) = first {
+        ask(first, &mut round, &mut tally);
+        if let Some((number, ballot)) = round.next().await {
+            tally.count(holding, number, ballot, sent);
+        }
+        if let Some((_, left)) = tally.no.first() {
+            return Ok(Attempt::Busy(*left));
+        }
+    }
+    for number in (0..nodes.all.len()).filter(|number| Some(*number) != first) {
+        ask(number, &mut round, &mut tally);
     }
     while !tally.is_decided(majority) {
         let Some((number, ballot)) = round.next().await else { break };
@@ -92,7 +121,7 @@ pub(super) async fn attempt(
     }
     let won = tally.yes.len() >= majority;
     let token = match won {
-        true => token_for(nodes, holding, &tally, propose, rest).await,
+        true => token_for(nodes, holding, &tally, proposal.token, rest).await,
         false => None,
     };
     let granted = token.is_some();

@@ -13,6 +13,7 @@
 //! ```
 
 mod attempt;
+mod checkup;
 mod holding;
 mod inspect;
 mod lease;
@@ -32,8 +33,8 @@ mod tests;
 
 use crate::backend::support::options::config;
 use crate::backend::{
-    Backend, Background, Capability, Claim, Grant, Inspector, Lease, Moment, Name, Owner, Patience,
-    Primitive, Ticket,
+    Backend, Background, Capability, Claim, Finding, Grant, Inspector, Lease, Moment, Name, Owner,
+    Patience, Primitive, Ticket,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
@@ -280,6 +281,7 @@ impl Backend for Quorum {
             ttl: ticket.ttl,
             identity: "".into(),
             note: "".into(),
+            by_id: false,
         };
         let holding = Holding::by_ticket(Arc::new(claim), self.nodes.all.len());
         Some(Box::new(QuorumLease::resumed(self.nodes.clone(), holding)))
@@ -289,6 +291,14 @@ impl Backend for Quorum {
         let mut keys: Vec<_> = self.nodes.all.iter().flat_map(|it| it.backend.keys(name)).collect();
         keys.dedup();
         keys
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        Ok(checkup::checkup(&self.nodes).await)
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        checkup::round_trips(&self.nodes, count).await
     }
 }
 

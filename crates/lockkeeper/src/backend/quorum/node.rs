@@ -6,6 +6,7 @@
 use super::holding::Holding;
 use super::local_handover::Present;
 use super::silence::{Admission, Silence};
+use super::tokens::Proposal;
 use crate::backend::support::sync::lock;
 use crate::backend::{
     Alarm, Backend, Claim, ClaimId, FencingToken, GaveBack, Kept, Lease, LossReason, Moment,
@@ -87,13 +88,13 @@ impl Node {
     pub(super) async fn ask(
         self: Arc<Self>,
         holding: Arc<Holding>,
-        token: Option<FencingToken>,
+        Proposal { token, wants_clock }: Proposal,
         since: Since,
         majority: usize,
         _admission: Admission,
     ) -> Ballot {
         let vote = match self.voter() {
-            Some(voter) => voter.ask(&holding.claim, token).await,
+            Some(voter) => voter.ask(&holding.claim, token, wants_clock).await,
             None => self.take(&holding, majority).await,
         };
         match self.heard(vote) {
@@ -158,7 +159,8 @@ impl Node {
             return self.heard(passing.give_back(&claim.name, claim.id, stay).await);
         }
         let lease = lock(&self.leases).remove(&claim.id);
-        let lease = lease.or_else(|| self.backend.lease_of(&Ticket::of(&self.as_asked(claim))));
+        // By its ticket, which does not say who its owner is.
+        let lease = lease.or_else(|| self.backend.lease_of(&Ticket::of(claim)));
         let answer = match lease {
             Some(mut lease) => {
                 let answer = lease.release(&Release::after(stay)).await;
@@ -271,8 +273,9 @@ impl Node {
 
     /// For how long it has had what it answered. If it forgets with a restart, that is how long it has
     /// been up: as it says itself, and no longer than since it was seen in an earlier life, because its
-    /// clock may be wrong. If it does not, that is since it was last seen in a life in which it did:
-    /// settings that came with a restart do not bring back what was forgotten by it.
+    /// clock may be wrong. If it does not, that is as long as it shows, or as it has been up; and no
+    /// longer than since it was last seen in a life in which it did: settings that came with a restart do
+    /// not bring back what was forgotten by it.
     fn up_for(&self, life: &NodeLife) -> Option<Duration> {
         let (now, mut seen) = (Moment::now(), lock(&self.seen));
         let another = seen.life.as_ref().filter(|(known, _)| *known != life.id).map(|(_, at)| *at);
@@ -282,10 +285,13 @@ impl Node {
         }
         let known = seen.life.is_some() && another.is_none();
         seen.remembers = life.remembers && (seen.remembers || !known);
-        seen.life = Some((life.id.clone(), now));
+        match &mut seen.life {
+            Some((_, at)) if known => *at = now,
+            other => *other = Some((life.id.clone(), now)),
+        }
         let since = |after: Option<Moment>| after.map_or(Duration::MAX, |after| now.since(after));
         match seen.remembers {
-            true => Some(since(seen.forgot_after)),
+            true => life.kept_for.max(life.up_for).map(|kept| kept.min(since(seen.forgot_after))),
             false => life.up_for.map(|up_for| up_for.min(since(seen.restarted_after))),
         }
     }
@@ -293,7 +299,9 @@ impl Node {
     /// Another node that is this very server, by its number counted from 1.
     fn twin(&self, life: &NodeLife) -> Option<usize> {
         let mut ids = lock(&self.ids);
-        ids[self.number].clone_from(&life.id);
+        if ids[self.number] != life.id {
+            ids[self.number].clone_from(&life.id);
+        }
         life.id.as_ref()?;
         let twin = ids[..self.number].iter().position(|id| *id == life.id)?;
         Some(twin + 1)

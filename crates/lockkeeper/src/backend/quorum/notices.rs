@@ -44,14 +44,15 @@ impl Notices {
         }
     }
 
-    /// Resolves when the name may be free; never where nobody is listened to.
-    pub(super) async fn told(&mut self) {
+    /// Resolves when the name may be free at a node, with its number; never where nobody is listened to.
+    pub(super) async fn told(&mut self) -> usize {
         if let Some((number, told)) = &mut self.told {
             let outcome = told.await;
-            let node = &self.nodes.all[*number].shown;
+            let number = *number;
+            let node = &self.nodes.all[number].shown;
             self.told = None;
             match outcome {
-                Ok(()) => return,
+                Ok(()) => return number,
                 Err(error) => {
                     tracing::debug!(node, %error, "a node is not heard");
                     self.deaf_until = Some(Moment::now() + DEAF);

@@ -30,11 +30,16 @@
 use crate::backend::support::sync::lock;
 use crate::backend::{FencingToken, Moment};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// How far a token is above every other that its nodes knew of. More than
 /// [`UNSEEN`](super::local_handover::UNSEEN); no more than needed, since tokens follow a clock in
 /// microseconds and must not run ahead of it.
 pub(super) const ROOM: u64 = 32;
+
+/// For how long the nodes' clock is followed by our own before they are asked for it again: to tell it is a
+/// good part of what a vote costs a node.
+const FOLLOWED: Duration = Duration::from_secs(1);
 
 /// What a keeper knows of the tokens of its nodes.
 #[derive(Debug, Default)]
@@ -48,12 +53,21 @@ struct Known {
     clock: Option<(u64, Moment)>,
 }
 
+/// What nodes are asked with, beside the claim.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Proposal {
+    /// The token that the claim is to have.
+    pub(super) token: Option<FencingToken>,
+    /// Whether they are to tell their clocks.
+    pub(super) wants_clock: bool,
+}
+
 impl Tokens {
-    /// A token to propose; none before the nodes' clock is known.
-    pub(super) fn propose(&self) -> Option<FencingToken> {
+    /// What to ask nodes with; without a token before their clock is known.
+    pub(super) fn proposal(&self) -> Proposal {
         let mut known = lock(&self.0);
-        known.clock?;
-        Some(known.next())
+        let wants_clock = known.clock.is_none_or(|(_, at)| Moment::now().since(at) >= FOLLOWED);
+        Proposal { token: known.clock.map(|_| known.next()), wants_clock }
     }
 
     /// A token above everything that is known, with room below it.
@@ -92,18 +106,23 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn they_follow_the_clock_in_the_middle_and_never_go_back() {
         let tokens = Tokens::default();
-        assert_eq!(tokens.propose(), None);
+        assert_eq!(tokens.proposal().token, None);
+        tokens.learn(7, Vec::new(), Moment::now());
+        assert!(tokens.proposal().wants_clock && tokens.proposal().token.is_none());
         tokens.learn(0, vec![9_000_000, 1_000_000, 1_000_400], Moment::now());
-        assert_eq!(tokens.propose().unwrap().get(), 1_000_400);
+        assert_eq!(tokens.proposal().token.unwrap().get(), 1_000_400);
+        assert!(!tokens.proposal().wants_clock);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(tokens.propose().unwrap().get(), 1_001_400);
+        assert_eq!(tokens.proposal().token.unwrap().get(), 1_001_400);
         tokens.learn(5_000_000, vec![1_000], Moment::now());
         assert_eq!(tokens.next().get(), 5_000_000 + ROOM);
-        assert_eq!(tokens.propose().unwrap().get(), 5_000_000 + 2 * ROOM);
+        assert_eq!(tokens.proposal().token.unwrap().get(), 5_000_000 + 2 * ROOM);
+        tokio::time::sleep(FOLLOWED).await;
+        tokens.learn(5_000_000, Vec::new(), Moment::now());
+        assert!(tokens.proposal().wants_clock);
     }
 }

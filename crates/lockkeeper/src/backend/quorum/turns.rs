@@ -252,6 +252,7 @@ mod tests {
             ttl: TRUST * 9,
             identity: "".into(),
             note: "".into(),
+            by_id: false,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Asking until the claim is granted or patience runs out.
 
-use super::attempt::{Attempt, attempt};
+use super::attempt::{Attempt, Which, attempt};
 use super::holding::Holding;
 use super::lease::{Held, QuorumLease};
 use super::local_handover::Handover;
@@ -33,7 +33,7 @@ pub(super) async fn acquire(
     let claim = Arc::new(claim.clone());
     let holding = Holding::new(claim.clone(), nodes.all.len());
     let (mut pause, mut notices) = (Pause::new(claim.id), Notices::new(nodes, &claim.name));
-    let mut slow_until = None;
+    let (mut slow_until, mut told_by) = (None, None);
     for time in 1.. {
         if waits && !place.is_free() {
             if !std::mem::replace(&mut queued, true) {
@@ -51,9 +51,10 @@ pub(super) async fn acquire(
         }
         let began = Moment::now();
         let (asked, asking) = (nodes.clone(), holding.clone());
+        let which = Which { time, first: told_by.take() };
         let answer = run(nodes, async move {
             let mut rest = Rest::default();
-            (attempt(&asked, &asking, time, &mut rest).await, rest)
+            (attempt(&asked, &asking, which, &mut rest).await, rest)
         });
         let answer = answer.await?;
         let took = Moment::now().since(began);
@@ -100,7 +101,7 @@ pub(super) async fn acquire(
         let again = Moment::now() + span;
         tokio::select! {
             () = again.reached() => continue,
-            () = notices.told(), if waits => {}
+            number = notices.told(), if waits => told_by = Some(number),
             () = patience.over(), if waits => return Ok(None),
         }
         let apart = Moment::now() + pause.told(took);

@@ -9,6 +9,7 @@
 //! | `NOSCRIPT` | sends the script itself | – |
 //! | `NOAUTH`, `WRONGPASS`, `NOPERM` | – | `Denied` |
 //! | `WRONGTYPE`, or our own `FOREIGN` | – | `Store`: the key holds something else |
+//! | our own `LATER` | – | `Store`: the key is of a later version of lockkeeper |
 //! | `OOM`, `MISCONF` | – | `Store`: what to do about it |
 //! | a certificate that is not trusted, or none shown | – | `Unavailable` or `Denied`, with the option to set |
 //!
@@ -49,6 +50,11 @@ pub(super) fn recovery(error: &RedisError) -> Recovery {
 pub(super) fn is_foreign(error: &RedisError) -> bool {
     // The second is from our own scripts, which can raise no other code.
     error.code() == Some("WRONGTYPE") || error.to_string().contains("FOREIGN")
+}
+
+/// Whether a later version of lockkeeper wrote what is stored of the lock; said by our own scripts.
+pub(super) fn is_later(error: &RedisError) -> bool {
+    error.to_string().contains("LATER")
 }
 
 /// Whether a primary was demoted while it waited for its replicas. The command before the `WAIT` was
@@ -98,6 +104,13 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
                 "a key of {at} that the lock needs holds something else: choose another name, or a prefix in the URL"
             ),
         ),
+        _ if is_later(&error) => (
+            ErrorKind::Store,
+            format!(
+                "a lock of {at} was stored by a later lockkeeper: upgrade this program, or choose a \
+                 prefix in the URL"
+            ),
+        ),
         (Cause::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS")) => (
             ErrorKind::Denied,
             format!("{at} refused the user or the password: check those in the URL"),
@@ -108,6 +121,24 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
                 "{at} does not let this user do that: see the access list in the documentation of \
                  lockkeeper::backend::redis (to connect anew tells which right is missing)"
             ),
+        ),
+        (Cause::Server(ServerErrorKind::ReadOnly), _) => (
+            ErrorKind::Unavailable,
+            format!(
+                "{at} is a replica, which takes no writes: name the primary, or have it found with \
+                 redis+sentinel://"
+            ),
+        ),
+        _ if said.contains("DB index is out of range") => (
+            ErrorKind::Store,
+            format!(
+                "{at} has no database of that number: choose a smaller one, or raise `databases` in \
+                 the configuration of Redis"
+            ),
+        ),
+        _ if said.contains("failed to lookup address") => (
+            ErrorKind::Unavailable,
+            format!("there is no host of that name: {at} ({said})"),
         ),
         _ if was_demoted(&error) => (
             ErrorKind::Unavailable,
@@ -144,13 +175,23 @@ pub(super) fn explain(error: RedisError, at: &str) -> Error {
         (Cause::Io, _) if error.is_connection_refusal() => {
             (ErrorKind::Unavailable, format!("nothing answers at {at}: is Redis running there?"))
         }
+        (Cause::Io, _) if error.is_timeout() && at.starts_with("rediss:") => (
+            ErrorKind::Unavailable,
+            format!("{at} did not answer in time: if it does not speak TLS, write redis://"),
+        ),
         (Cause::Io, _) if error.is_timeout() => {
             (ErrorKind::Unavailable, format!("{at} did not answer in time"))
         }
+        (Cause::Io, _) if error.is_connection_dropped() => (
+            ErrorKind::Unavailable,
+            format!(
+                "{at} hung up ({said}): it was restarted, or it is not Redis, or it speaks TLS and \
+                 wants rediss://"
+            ),
+        ),
         (
             Cause::Server(
-                ServerErrorKind::ReadOnly
-                | ServerErrorKind::BusyLoading
+                ServerErrorKind::BusyLoading
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::TryAgain
@@ -245,6 +286,35 @@ mod tests {
         }
         assert_eq!(brief(&"ä".repeat(BRIEF)).chars().count(), BRIEF / 2 + 1);
         assert_eq!(brief(&"short"), "short");
+    }
+
+    /// What to do next is said for what users meet at their first try.
+    #[test]
+    fn a_failure_says_what_to_do_about_it() {
+        let io = |kind: std::io::ErrorKind, said: &str| {
+            RedisError::from(std::io::Error::new(kind, said.to_owned()))
+        };
+        let lookup = "failed to lookup address information: Name or service not known";
+        let server =
+            |kind, said: &str| RedisError::from((Cause::Server(kind), "", said.to_owned()));
+        for (error, at, hint) in [
+            (io(std::io::ErrorKind::Other, lookup), "redis://x", "there is no host of that name"),
+            (io(std::io::ErrorKind::ConnectionReset, "reset"), "redis://x", "it is not Redis"),
+            (io(std::io::ErrorKind::TimedOut, "late"), "rediss://x", "write redis://"),
+            (
+                server(ServerErrorKind::ReadOnly, "You can't write. script: 9896"),
+                "redis://x",
+                "primary",
+            ),
+            (
+                server(ServerErrorKind::ResponseError, "DB index is out of range"),
+                "redis://x/99",
+                "`databases`",
+            ),
+        ] {
+            let said = explain(error, at).to_string();
+            assert!(said.contains(hint) && !said.contains("script"), "{said}");
+        }
     }
 
     /// Redis quotes the arguments of a command that it refuses.

@@ -28,8 +28,8 @@
 use super::error::unexpected;
 use super::single_key::SingleKeys;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Name, Patience, Release,
-    Standing,
+    Alarm, Backend, Capability, Claim, Finding, Grant, Lease, LossReason, Moment, Name, Patience,
+    Release, Standing,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -113,6 +113,14 @@ impl Backend for GetSet {
 
     async fn incarnation(&self) -> Result<Option<String>> {
         super::incarnation(&self.keys.client).await
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        super::checkup::checkup(&self.keys.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        super::checkup::round_trips(&self.keys.client, count).await
     }
 }
 

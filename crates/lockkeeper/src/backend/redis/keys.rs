@@ -30,10 +30,14 @@ impl Keys {
     /// What is in braces decides which node of a cluster has the key, so all three meet on one.
     /// Braces in the name are written out: `{}` would be an empty tag, and `a}b` two names.
     pub(super) fn new(prefix: &str, name: &Name) -> Self {
-        let coded = percent::encode(name.as_str(), |_, c| !matches!(c, '%' | '{' | '}'));
-        let lock = format!("{prefix}{{{coded}}}");
+        let lock = format!("{prefix}{{{}}}", coded(name.as_str()));
         let (queue, state) = (format!("{lock}:queue"), format!("{lock}:state"));
         Self { lock, queue, state }
+    }
+
+    /// What the keys of all names begin with that begin with `name`.
+    pub(super) fn beginning(prefix: &str, name: &str) -> String {
+        format!("{prefix}{{{}", coded(name))
     }
 
     /// All three, in the order in which the scripts take them.
@@ -47,6 +51,10 @@ impl Keys {
         let (name, _) = key.strip_prefix(prefix)?.strip_prefix('{')?.rsplit_once('}')?;
         Some(Name::new(&percent::decode(name)?))
     }
+}
+
+fn coded(name: &str) -> String {
+    percent::encode(name, |_, c| !matches!(c, '%' | '{' | '}'))
 }
 
 #[cfg(test)]

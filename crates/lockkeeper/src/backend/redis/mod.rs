@@ -10,10 +10,12 @@
 //!   redlock/       redlock://            one node of a quorum, on the same layout
 //!   setnx_expire.rs, getset.rs           unsafe, to be seen failing
 //!   rights.rs, eviction.rs               what is checked when a keeper connects
+//!   checkup.rs     what an operator should know of the server
 //!   sequence.rs    numbers that nobody else gets
 //!   error.rs       what a failed command means
 //! ```
 
+mod checkup;
 mod client;
 mod error;
 mod eviction;
@@ -50,8 +52,9 @@ async fn open(options: RedisOptions, background: &Background) -> Result<Arc<dyn 
     eviction::check(&client, options.allow_eviction).await?;
     match options.recipe {
         RedisRecipe::Queue => {
-            let (keeper, barging) = (ClaimIds::new()?.next().to_string(), options.barging);
-            let settings = queue::Settings { prefix, keeper, barging, url };
+            // With a letter in it: in capitals it is another one to those that compare (`renew.lua`).
+            let keeper = format!("a{}", &ClaimIds::new()?.next().to_string()[1..]);
+            let settings = queue::Settings { prefix, keeper, barging: options.barging, url };
             Ok(Arc::new(queue::Queue::open(client, settings).await?))
         }
         RedisRecipe::Reentrant => {

@@ -13,7 +13,7 @@ use super::keys::PREFIX;
 use crate::address::Address;
 use crate::backend::support::options::{TLS, config};
 use crate::backend::{Backend, Background, OpenStore, TlsOptions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::patience::OUTAGE;
 use async_trait::async_trait;
 use redis::{ConnectionAddr, ConnectionInfo};
@@ -227,7 +227,7 @@ impl RedisRecipe {
             Some("set-nx-px") => Ok(Self::SetNxPx),
             Some("setnx-expire") => Ok(Self::SetnxExpire),
             Some("getset") => Ok(Self::GetSet),
-            Some(other) => Err(unknown(other)),
+            Some(other) => Err(crate::recipes::unknown_recipe("redis", other)),
         }
     }
 
@@ -240,14 +240,6 @@ impl RedisRecipe {
             Self::SetNxPx | Self::SetnxExpire | Self::GetSet => &[],
         }
     }
-}
-
-/// The error for a recipe that there is not: lists those that there are.
-fn unknown(recipe: &str) -> Error {
-    let recipes = crate::recipes::recipes();
-    let ours = recipes.iter().filter(|recipe| recipe.scheme == "redis");
-    let names: Vec<_> = ours.map(|recipe| recipe.name).collect();
-    config(format!("redis:// has no recipe {recipe:?}: it has {}", names.join(", ")))
 }
 
 /// Which servers a URL names, and the database.

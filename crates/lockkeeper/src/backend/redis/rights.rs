@@ -140,12 +140,14 @@ pub(super) fn judge(rights: &[Right], at: &str) -> Result<()> {
     if needed.is_empty() {
         return Ok(());
     }
+    let granted: Vec<_> = needed.iter().map(|command| format!("+{command}")).collect();
     Err(Error::new(
         ErrorKind::Denied,
         format!(
-            "{at} does not let this user run what locks need: {}; see the access list in the \
-             documentation of lockkeeper::backend::redis",
-            needed.join(", ")
+            "{at} does not let this user run what locks need: {}; `ACL SETUSER name {}` gives it that, \
+             and the whole access list is in the documentation of lockkeeper::backend::redis",
+            needed.join(", "),
+            granted.join(" ")
         ),
     ))
 }
@@ -177,6 +179,7 @@ mod tests {
         let error = judge(&found, "redis://here").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
         assert!(error.to_string().contains("set, del;"), "{error}");
+        assert!(error.to_string().contains("`ACL SETUSER name +set +del`"), "{error}");
         assert!(judge(&found[3..], "redis://here").is_ok());
     }
 

@@ -165,7 +165,12 @@ impl Context {
             Ok(Some(Next { ours: false, .. }) | None) => {}
             Ok(Some(Next { seen, .. })) => {
                 let granted = Granted { token: token_of(seen.ticket), sent, crowded: true };
-                if !self.waiters.tell(&seen.id, WaitEnd::Granted(granted)) {
+                if self.waiters.tell(&seen.id, WaitEnd::Granted(granted)) {
+                    // The one who was let in runs first. If this caller asks for the name again at
+                    // once, as in a loop, its place in the queue is not written before the next
+                    // release, which would have to wait for it.
+                    tokio::task::yield_now().await;
+                } else {
                     self.give_back(name, seen.clone());
                 }
             }

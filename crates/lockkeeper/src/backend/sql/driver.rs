@@ -12,10 +12,11 @@
 
 use super::context::{BEAT, Context, LOOK};
 use super::error::Failure;
-use super::requests::Listening;
+use super::requests::{Listening, Told};
 use super::waiters::WaitEnd;
 use crate::backend::Moment;
 use crate::backend::support::sync::lock;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -29,6 +30,8 @@ const BROKEN: Duration = Duration::from_secs(1);
 const LISTEN: Duration = Duration::from_secs(2);
 /// How often it is asked for grants where nobody tells of them.
 const POLL: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(100));
+/// After how long a grant of this keeper is taken for one whose answer was lost.
+const ANSWERED: Duration = Duration::from_millis(50);
 /// The part of the time since the last grant after which it is asked again.
 const PART: u32 = 12;
 
@@ -55,6 +58,8 @@ struct Driver {
     next_broken: Moment,
     /// When a waiter was last found to have been granted something.
     last_grant: Moment,
+    /// Claims that this keeper granted itself and has not told, and since when that is known.
+    own_grants: HashMap<String, Moment>,
 }
 
 impl Driver {
@@ -70,6 +75,7 @@ impl Driver {
             next_poll: now,
             next_broken: now + BROKEN,
             last_grant: now,
+            own_grants: HashMap::new(),
         }
     }
 
@@ -169,10 +175,19 @@ impl Driver {
         }
         let names = context.waiters.names();
         if let Ok(granted) = context.requests.granted(&context.process, &names).await {
-            for id in granted {
-                if context.waiters.is_untold(&id) {
+            let before = std::mem::take(&mut self.own_grants);
+            for Told { id, handed } in granted {
+                if !context.waiters.is_untold(&id) {
+                    continue;
+                }
+                // A grant of this keeper is seen in the tables a little before it is answered, while
+                // its commit waits for the disk. To confirm it then would be a commit in vain.
+                let since = before.get(&id).copied().unwrap_or(now);
+                if handed || now.since(since) >= ANSWERED {
                     self.last_grant = now;
                     context.waiters.tell(&id, WaitEnd::Handed);
+                } else {
+                    self.own_grants.insert(id, since);
                 }
             }
         }

@@ -23,6 +23,7 @@ use super::schema::Made;
 use super::session::holders::Holders;
 use super::session::mysql::{MysqlSession, MysqlSessions, value};
 use super::session::{Attempt, Native, SessionLocks};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{Background, Capability, Claim, FencingToken, LockView, LossReason, Name};
 use crate::error::{Error, Result};
 use async_trait::async_trait;
@@ -255,6 +256,10 @@ impl Native for GetLock {
         reason: &str,
     ) -> Result<bool, Failure> {
         self.sessions.break_hold(session, HELD, name, token, reason).await
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.sessions.connector
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {

@@ -7,7 +7,9 @@ use super::error::Failure;
 use super::queue::Queue;
 use super::record::{Granted, micros};
 use crate::backend::support::alarms::OwnAlarm;
-use crate::backend::{Alarm, Claim, Grant, Lease, LossReason, Name, Release, Standing, Ticket};
+use crate::backend::{
+    Alarm, Claim, FencingToken, Grant, Lease, LossReason, Name, Release, Standing, Ticket,
+};
 use crate::error::Result;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub(super) struct SqlLease {
     context: Arc<Context>,
     name: Name,
     id: String,
+    /// Of the grant, where it is known: an id may be asked for again after its claim was lost.
+    token: Option<FencingToken>,
     ttl: Duration,
     /// Whether the name had several claims when it was last looked at: then the quick requests,
     /// which are for a claim that is alone, would be in vain.
@@ -36,6 +40,7 @@ impl SqlLease {
             context: context.clone(),
             name: claim.name.clone(),
             id: claim.id.to_string(),
+            token: Some(granted.token),
             ttl: claim.ttl,
             crowded: granted.crowded,
             tried: false,
@@ -51,6 +56,7 @@ impl SqlLease {
             context: context.clone(),
             name: ticket.name.clone(),
             id: ticket.id.to_string(),
+            token: ticket.token,
             ttl: ticket.ttl,
             crowded: false,
             tried: false,
@@ -78,8 +84,8 @@ impl SqlLease {
         if !self.crowded && requests.extend(name, &self.id, micros(self.ttl)).await? {
             return Ok(Standing::Held);
         }
-        let (id, ttl) = (self.id.clone(), self.ttl);
-        let standing = self.change(|queue| queue.renew(&id, ttl)).await?;
+        let (id, token, ttl) = (self.id.clone(), self.token, self.ttl);
+        let standing = self.change(|queue| queue.of(token).renew(&id, ttl)).await?;
         Ok(standing.unwrap_or(Standing::Lost(LossReason::Gone)))
     }
 
@@ -93,8 +99,8 @@ impl SqlLease {
                 return Ok(None);
             }
         }
-        let id = self.id.clone();
-        let lost = self.change(|queue| queue.release(&id, stay)).await?;
+        let (id, token) = (self.id.clone(), self.token);
+        let lost = self.change(|queue| queue.of(token).release(&id, stay)).await?;
         Ok(lost.unwrap_or(Some(LossReason::Gone)))
     }
 }
@@ -105,6 +111,14 @@ impl Lease for SqlLease {
     /// that has expired stays lost, even if nobody else has come.
     async fn renew(&mut self) -> Result<Standing> {
         self.try_renew().await.map_err(|failure| self.context.explain(failure))
+    }
+
+    /// Not by the quick request, which changes nothing but the expiry.
+    async fn take_over(&mut self) -> Result<Standing> {
+        let (id, token, ttl) = (self.id.clone(), self.token, self.ttl);
+        let standing = self.change(|queue| queue.of(token).take_over(&id, ttl)).await;
+        let standing = standing.map_err(|failure| self.context.explain(failure))?;
+        Ok(standing.unwrap_or(Standing::Lost(LossReason::Gone)))
     }
 
     /// Gives the claim back, and in the same change lets the next ones in. The alarm goes first: a

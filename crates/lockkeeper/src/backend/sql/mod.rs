@@ -3,6 +3,7 @@
 
 #[cfg(feature = "postgres")]
 mod advisory;
+mod checkup;
 mod cleanup;
 mod client;
 mod context;
@@ -36,8 +37,8 @@ pub use options::PostgresOptions;
 use crate::address::Address;
 use crate::backend::support::options::config;
 use crate::backend::{
-    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Reserve, Reserved, Sequencer, Ticket,
+    Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
+    LockView, Name, Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, Result};
@@ -48,7 +49,7 @@ use requests::Requests;
 use schema::{Dialect, Tables};
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The lock tables in a database.
 ///
@@ -329,9 +330,7 @@ fn no_tables(scheme: &str) -> Error {
 
 /// The error for a recipe that there is not.
 fn unknown_recipe(scheme: &str, recipe: &str) -> Error {
-    let known = crate::recipes().iter().filter(|known| known.scheme == scheme);
-    let known: Vec<&str> = known.map(|known| known.name).collect();
-    config(format!("{scheme}: has no recipe {recipe:?}: it has {}", known.join(", ")))
+    crate::recipes::unknown_recipe(scheme, recipe)
 }
 
 #[async_trait]
@@ -383,6 +382,14 @@ impl Backend for SqlTable {
     async fn incarnation(&self) -> Result<Option<String>> {
         let context = &self.context;
         context.requests.incarnation().await.map_err(|failure| context.explain(failure))
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.context.requests.server().checkup().await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.context.requests.server().round_trips(count).await
     }
 }
 

@@ -23,8 +23,8 @@ use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::support::options::config;
 use crate::backend::support::sync::lock;
 use crate::backend::{
-    Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView,
-    LossReason, Moment, Name, Patience, Release, Standing, Ticket,
+    Alarm, Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
+    LockView, LossReason, Moment, Name, Patience, Release, Standing, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -266,6 +266,14 @@ impl Backend for Standby {
     async fn incarnation(&self) -> Result<Option<String>> {
         self.shared.now().backend.incarnation().await
     }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.shared.now().backend.checkup().await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.shared.now().backend.round_trips(count).await
+    }
 }
 
 /// The refusal of a token that is not above those of before the move.
@@ -329,18 +337,33 @@ struct StandbyLease {
     alarm: OwnAlarm,
 }
 
-#[async_trait]
-impl Lease for StandbyLease {
-    async fn renew(&mut self) -> Result<Standing> {
+impl StandbyLease {
+    /// Asks the database that the claim was made in to keep it, unless the keeper has moved since.
+    async fn ask(&mut self, takes_over: bool) -> Result<Standing> {
         if self.shared.has_moved_since(self.at.moves) {
             return Ok(Standing::Lost(self.shared.moved()));
         }
-        match self.inner.renew().await {
+        let asked = match takes_over {
+            true => self.inner.take_over().await,
+            false => self.inner.renew().await,
+        };
+        match asked {
             Err(error) if may_be_gone(&error) && self.shared.move_from(&self.at).await => {
                 Ok(Standing::Lost(self.shared.moved()))
             }
             renewed => renewed,
         }
+    }
+}
+
+#[async_trait]
+impl Lease for StandbyLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        self.ask(false).await
+    }
+
+    async fn take_over(&mut self) -> Result<Standing> {
+        self.ask(true).await
     }
 
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {

@@ -26,10 +26,13 @@ use super::queue::{Asked, Left};
 use super::record::{Granted, span};
 use super::requests::Joined;
 use super::waiters::WaitEnd;
-use crate::backend::{Claim, Grant, Moment, Patience};
+use crate::backend::{Claim, ClaimId, Grant, Moment, Owner, Patience};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a claim may last that only makes the row of its name.
+const BEGINS: Duration = Duration::from_secs(1);
 
 /// How one wait ended.
 enum Waited {
@@ -51,6 +54,9 @@ pub(super) async fn acquire(
     patience: &Patience,
 ) -> Result<Option<Grant>> {
     super::cleanup::clean_if_due(context);
+    if claim.by_id {
+        return acquire_by_id(context, claim, patience).await;
+    }
     let mut breaks = 0;
     // Behind a claim of this keeper the name is not free. To find that out by a try would lock its
     // row, and be one more commit for the holder to wait for that hands it on. Before one that is only
@@ -90,6 +96,9 @@ pub(super) async fn acquire(
                 Some(Changed { outcome: Asked::Uncovered(mode), .. }) => {
                     return Err(mode.upgrade_refused(&claim.name, claim.mode));
                 }
+                Some(Changed { outcome: Asked::OtherTerms(mode, ttl), .. }) => {
+                    return claim.refuse_other_terms(mode, Some(span(ttl))).map(|()| None);
+                }
                 Some(_) => return Ok(None),
                 // The name was cleaned away in between, and is free.
                 None => continue,
@@ -103,6 +112,53 @@ pub(super) async fn acquire(
             }
         }
     }
+}
+
+/// As [`acquire`], of a claim that may be there already: never by the statements that look at the row of
+/// the name alone, which would make it anew.
+async fn acquire_by_id(
+    context: &Arc<Context>,
+    claim: &Claim,
+    patience: &Patience,
+) -> Result<Option<Grant>> {
+    loop {
+        match ask(context, claim, false).await? {
+            None => {
+                begin(context, claim).await?;
+                continue;
+            }
+            Some(Changed { outcome: Asked::Granted(token), sent, crowded }) => {
+                let granted = Granted { token, sent, crowded };
+                return Ok(Some(SqlLease::grant(context, claim, granted)));
+            }
+            Some(Changed { outcome: Asked::OtherTerms(mode, ttl), .. }) => {
+                claim.refuse_other_terms(mode, Some(span(ttl)))?;
+            }
+            Some(_) => patience.heard(),
+        }
+        if patience.is_over() {
+            return Ok(None);
+        }
+        match wait(context, claim, patience).await? {
+            Waited::Won(grant) => return Ok(Some(grant)),
+            Waited::Over => return Ok(None),
+            Waited::Dropped => {}
+        }
+    }
+}
+
+/// Gives a name its row, by a claim that is nobody's and is given back at once.
+async fn begin(context: &Arc<Context>, claim: &Claim) -> Result<()> {
+    let explain = |failure| -> Error { context.explain(failure) };
+    let id = ClaimId::random()?;
+    let owner = Owner::from_id(id.to_string());
+    let nobody = Claim { id, owner, ttl: BEGINS, by_id: false, ..claim.clone() };
+    let taken = context.requests.take(&nobody, &context.process).await.map_err(explain)?;
+    if taken.is_some() {
+        // Or it runs out in a moment.
+        context.requests.free(claim.name.as_str(), &id.to_string()).await.map_err(explain)?;
+    }
+    Ok(())
 }
 
 async fn ask(
@@ -123,6 +179,10 @@ async fn ask(
 /// who takes and frees the name in a loop has the row in turn for the one and for the other, and this
 /// claim must not come behind the other each time.
 async fn step_in(context: &Arc<Context>, claim: &Claim) -> Result<Option<Changed<Asked>>> {
+    // One that may be in the queue already must be looked for there.
+    if claim.by_id {
+        return ask(context, claim, true).await;
+    }
     let (id, name) = (claim.id.to_string(), claim.name.as_str());
     for tries in 0..TRIES {
         for _ in 0..=tries.min(1) {
@@ -175,6 +235,9 @@ async fn wait(context: &Arc<Context>, claim: &Claim, patience: &Patience) -> Res
         Some(Changed { outcome, sent, crowded }) => match outcome {
             Asked::Granted(token) => return won(Granted { token, sent, crowded }),
             Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
+            Asked::OtherTerms(mode, ttl) => {
+                return claim.refuse_other_terms(mode, Some(span(ttl))).map(|()| Waited::Dropped);
+            }
             // Not answered to an ask that may queue.
             Asked::Busy => return Ok(Waited::Over),
             Asked::Queued { place, ticket, until_expiry } => {

@@ -85,8 +85,11 @@ impl Waiters {
             waiter.queued = true;
         }
         *lock(&self.newest) = Moment::now();
-        self.look_at(name, look);
-        self.wake.notify_one();
+        // Behind others of this keeper the driver knows all there is to know: to wake it with every
+        // turn would be one more thread to run between a release and the next holder.
+        if self.look_at(name, look) {
+            self.wake.notify_one();
+        }
     }
 
     /// Takes a waiter out, however its wait ended; it may be gone already.
@@ -184,11 +187,15 @@ impl Waiters {
         names
     }
 
-    /// Has the name looked at no later than at this moment.
-    pub(super) fn look_at(&self, name: &str, moment: Moment) {
+    /// Has the name looked at no later than at this moment; whether that is earlier than planned.
+    pub(super) fn look_at(&self, name: &str, moment: Moment) -> bool {
         let mut looks = lock(&self.looks);
-        let next = looks.entry(name.to_owned()).or_insert(Some(moment));
-        *next = Some(next.map_or(moment, |next| next.min(moment)));
+        let planned = looks.get(name).copied().flatten();
+        if planned.is_some_and(|planned| planned <= moment) {
+            return false;
+        }
+        looks.insert(name.to_owned(), Some(moment));
+        true
     }
 
     /// As [`look_at`](Self::look_at), unless nobody waits for the name any more.

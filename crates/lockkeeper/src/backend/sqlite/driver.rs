@@ -239,7 +239,7 @@ impl Driver {
             // A claim that was granted just now may have no alarm yet; the loss is remembered, and
             // the alarm rings as soon as it is entered.
             client.waiters.ring(&id, LossReason::Broken { reason });
-            let removed = client.call_blocking(move |tx| tx.remove(&name, &id));
+            let removed = client.call_blocking(move |tx| tx.remove_broken(&name, &id));
             if let Err(error) = removed {
                 tracing::debug!(%error, "a broken claim stays until it expires");
             }

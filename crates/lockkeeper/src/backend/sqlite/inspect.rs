@@ -6,7 +6,7 @@
 
 use super::client::transaction::Transaction;
 use super::record::{Record, span};
-use crate::backend::{HolderView, LockView, Name, Owner, WaiterView};
+use crate::backend::{HolderView, LockView, Name, Owner, Page, WaiterView};
 use rusqlite::{Result, params};
 
 /// All claims on `name`, in the order of the queue. Broken claims are left out: they hold nothing.
@@ -26,13 +26,34 @@ pub(super) fn show(tx: &Transaction<'_>, name: &Name) -> Result<LockView> {
 /// All claims on names that start with `prefix`. Reads from the first such name on and stops behind
 /// the last. Not with `LIKE`, which takes `%` and `_` in names for wildcards and ignores case.
 pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> {
+    first(tx, prefix, None, usize::MAX)
+}
+
+/// One page of them, after the name `after`.
+pub(super) fn list_page(
+    tx: &Transaction<'_>,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    Ok(Page::of_all(first(tx, prefix, after, limit + 1)?, after, limit))
+}
+
+/// The first `limit` of them after `after`.
+fn first(
+    tx: &Transaction<'_>,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<LockView>> {
     let mut statement = tx.connection.prepare_cached(
         "SELECT ticket, state, id, owner, process, mode, token, high, ttl, since, expires, identity,
            note, name
          FROM claim WHERE name >= ?1 AND state IN (1, 2, 3) AND expires > ?2
          ORDER BY name, ticket",
     )?;
-    let mut rows = statement.query(params![prefix, tx.now])?;
+    let from = after.filter(|after| *after > prefix).unwrap_or(prefix);
+    let mut rows = statement.query(params![from, tx.now])?;
     let mut views: Vec<LockView> = Vec::new();
     while let Some(row) = rows.next()? {
         let name: String = row.get(13)?;
@@ -42,7 +63,13 @@ pub(super) fn list(tx: &Transaction<'_>, prefix: &str) -> Result<Vec<LockView>> 
         }
         // A name that this library would not accept was written by another program.
         let Ok(name) = Name::new(&name) else { continue };
+        if after.is_some_and(|after| name.as_str() <= after) {
+            continue;
+        }
         if views.last().is_none_or(|view| view.name != name) {
+            if views.len() == limit {
+                break;
+            }
             views.push(LockView::new(name));
         }
         if let Some(view) = views.last_mut() {

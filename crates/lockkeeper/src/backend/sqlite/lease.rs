@@ -146,6 +146,12 @@ impl Lease for SqliteLease {
         client.call(move |tx| tx.renew(name.as_str(), row, &id, ttl)).await
     }
 
+    async fn take_over(&mut self) -> Result<Standing> {
+        let (name, id, ttl) = (self.name.clone(), self.id.clone(), self.ttl);
+        let client = self.client().await?;
+        client.call(move |tx| tx.take_over(name.as_str(), &id, ttl)).await
+    }
+
     /// Gives the claim back, and in the same transaction lets the next ones in. The alarm goes
     /// first: a break that is found from here on is reported by the answer of the release, and not
     /// twice.
@@ -160,8 +166,8 @@ impl Lease for SqliteLease {
         }
     }
 
-    /// Only the process that a claim was granted to is told that it was broken; with a ticket from
-    /// elsewhere that is found out by the next renewal.
+    /// Only the process that a claim was granted to, or that took it over, is told that it was broken;
+    /// one that only keeps it finds out by the next renewal.
     fn watch(&mut self, alarm: Alarm) {
         if let Some(client) = &self.client {
             client.watch(&mut self.alarm, &self.id, alarm);

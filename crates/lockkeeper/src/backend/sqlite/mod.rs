@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../docs/sqlite.md")]
 
+mod checkup;
 mod cleanup;
 mod client;
 mod driver;
@@ -24,8 +25,8 @@ mod time;
 mod waiters;
 
 use crate::backend::{
-    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, Name,
-    Patience, Reserve, Reserved, Sequencer, Ticket, check_record,
+    Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
+    LockView, Name, Page, Patience, Reserve, Reserved, Sequencer, Ticket, check_record,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -33,7 +34,7 @@ use lease::{Context, SqliteLease};
 pub use options::SqliteOptions;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The lock table in a file.
 ///
@@ -106,6 +107,16 @@ impl Backend for Sqlite {
         vec![format!("SELECT * FROM claim WHERE name = '{quoted}'")]
     }
 
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        let client = self.context.client().await?;
+        checkup::checkup(&client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        let client = self.context.client().await?;
+        checkup::round_trips(&client, count).await
+    }
+
     fn inspector(&self) -> Option<&dyn Inspector> {
         Some(self)
     }
@@ -128,6 +139,12 @@ impl Inspector for Sqlite {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let prefix = prefix.to_owned();
         self.context.client().await?.look(move |tx| inspect::list(tx, &prefix)).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        let client = self.context.client().await?;
+        client.look(move |tx| inspect::list_page(tx, &prefix, after.as_deref(), limit)).await
     }
 
     /// As `list`, for one name.

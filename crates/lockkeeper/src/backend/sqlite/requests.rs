@@ -10,6 +10,8 @@
 //! without. Each of these two is a single change to a single row, and most locks need no other
 //! request.
 
+mod by_id;
+
 use super::client::transaction::{Granted, Transaction};
 use super::queue::Queue;
 use super::record::{BROKEN, HELD, Record, WAITER_LEASE, WAITING, code_of, millis, token_of};
@@ -35,6 +37,8 @@ pub(super) enum Asked {
     /// The owner holds the name in this mode, which does not cover what it asks for. Nothing was
     /// queued: the owner would wait for itself.
     Uncovered(Mode),
+    /// The claim with this id was made in this mode and with this ttl, in milliseconds.
+    OtherTerms(Mode, i64),
 }
 
 /// A waiter of this process whose row is in the file and was just extended.
@@ -70,6 +74,12 @@ impl Transaction<'_> {
         let mut queue = Queue::load(self, claim.name.as_str())?;
         // What expired may have made room, and a waiter comes before this claim.
         queue.advance()?;
+        if claim.by_id
+            && let Some(asked) = self.found(&queue, claim, may_queue)?
+        {
+            queue.finish()?;
+            return Ok(asked);
+        }
         let mine = queue.records.iter().find(|record| record.is_owned_by(claim));
         let asked = if let Some((mode, token)) = mine.map(|record| (record.mode, record.token)) {
             match mode.covers(claim.mode) {
@@ -131,8 +141,9 @@ impl Transaction<'_> {
         Ok(Some(Granted { id, ticket, token, sent: self.sent }))
     }
 
-    /// Extends the claim if it is still held. A claim that stays after its release has no holder,
-    /// so a ticket that somebody kept does not extend it.
+    /// Extends the claim if it is still held, and never shortens it: another that has it may have been told
+    /// more. How much is on record as its ttl, and bounds what is left of it should the clock go back. A
+    /// claim that stays after its release has no holder, so a ticket that somebody kept does not extend it.
     ///
     /// An expired claim is not revived, even while its row is still there: for its holder the
     /// validity ended before, and the next transaction on the name may give it to another.
@@ -147,10 +158,11 @@ impl Transaction<'_> {
         let extended = self
             .connection
             .prepare_cached(
-                "UPDATE claim SET expires = ?4 WHERE name = ?1 AND ticket = ?2 AND id = ?3
+                "UPDATE claim SET expires = max(?5 + ?4, min(expires, ?5 + ttl)), ttl = max(ttl, ?4)
+                 WHERE name = ?1 AND ticket = ?2 AND id = ?3
                    AND state = 1 AND expires > ?5 AND process <> ''",
             )?
-            .execute(params![name, ticket, id, self.now + millis(ttl), self.now])?;
+            .execute(params![name, ticket, id, millis(ttl), self.now])?;
         if extended == 1 {
             return Ok(Standing::Held);
         }
@@ -203,14 +215,16 @@ impl Transaction<'_> {
 
     /// The number of the row that the claim with this id has on the name, if it is not known; -1,
     /// which no row has, where there is none. Only tickets from elsewhere need it; a grant knows
-    /// its row.
+    /// its row. One that was broken, and asked for again by its id, has two.
     fn row_of(&self, name: &str, row: Option<i64>, id: &str) -> Result<i64> {
         if let Some(row) = row {
             return Ok(row);
         }
         let found = self
             .connection
-            .prepare_cached("SELECT ticket FROM claim WHERE name = ?1 AND id = ?2")?
+            .prepare_cached(
+                "SELECT ticket FROM claim WHERE name = ?1 AND id = ?2 ORDER BY state = 4 LIMIT 1",
+            )?
             .query_row([name, id], |row| row.get(0))
             .optional()?;
         Ok(found.unwrap_or(-1))
@@ -243,6 +257,18 @@ impl Transaction<'_> {
         self.remove_where(name, |record| record.id == id)
     }
 
+    /// Removes a broken claim whose holder has been told; not one that was asked for since then by the
+    /// same id.
+    pub(super) fn remove_broken(&self, name: &str, id: &str) -> Result<()> {
+        self.remove_where(name, |record| record.id == id && record.state == BROKEN)
+    }
+
+    /// As [`remove`](Self::remove), of a claim that this process looks after; not if another has found it
+    /// by its id since then.
+    pub(super) fn remove_own(&self, name: &str, id: &str) -> Result<()> {
+        self.remove_where(name, |record| record.id == id && record.process == self.process)
+    }
+
     /// Removes rows and grants to the next in one transaction: between the two no other process can
     /// ask, so no claim overtakes the queue.
     fn remove_where(&self, name: &str, gone: impl Fn(&Record) -> bool) -> Result<()> {
@@ -258,7 +284,14 @@ impl Transaction<'_> {
     /// where it stands: it holds the name, or nothing of it is in the file.
     pub(super) fn leave(&self, name: &str, id: &str) -> Result<Left> {
         let mut queue = Queue::load(self, name)?;
-        let Some(index) = queue.records.iter().position(|record| record.id == id) else {
+        // Not where another process waits for the same claim by now, which was asked for by its id.
+        let is_left = |record: &Record| {
+            record.id == id && (record.state != WAITING || record.process == self.process)
+        };
+        // Beside one that was broken there may be one that was asked for again by the same id.
+        let is_whole = |record: &Record| is_left(record) && record.state != BROKEN;
+        let whole = queue.records.iter().position(is_whole);
+        let Some(index) = whole.or_else(|| queue.records.iter().position(is_left)) else {
             queue.advance()?;
             queue.finish()?;
             return Ok(Left::Gone);
@@ -266,11 +299,12 @@ impl Transaction<'_> {
         let record = &queue.records[index];
         let left = if record.state == WAITING {
             let ahead = queue.records[..index].iter().filter(|e| e.state == WAITING).count();
-            queue.remove(|record| record.id == id)?;
+            queue.remove(|record| record.id == id && record.state == WAITING)?;
             queue.advance()?;
             Left::From(ahead + 1)
         } else if !record.holds() {
-            queue.remove(|record| record.id == id)?;
+            // Of another process it is the word that its claim was broken.
+            queue.remove(|record| record.id == id && record.process == self.process)?;
             Left::Gone
         } else {
             let (granted, ttl) = (record.granted(self.sent), record.ttl);
@@ -338,7 +372,8 @@ impl Transaction<'_> {
     /// Takes a waiter out of the queue that nobody answers for, unless it was granted meanwhile: a
     /// grant is given back by the client, when it finds no waiter to tell.
     pub(super) fn remove_waiter(&self, name: &str, id: &str) -> Result<()> {
-        self.remove_where(name, |record| record.id == id && record.state == WAITING)
+        let waits = |record: &Record| record.id == id && record.state == WAITING;
+        self.remove_where(name, |record| waits(record) && record.process == self.process)
     }
 
     /// Whether something was handed to this process or broken. Takes a connection, because a single

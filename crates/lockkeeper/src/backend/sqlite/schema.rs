@@ -149,7 +149,15 @@ pub(super) fn open(path: &Path, clock: &StoreClock) -> Result<Connection> {
     };
     match prepared {
         Ok((connection, Finding::Ready)) => Ok(connection),
-        Ok((_, Finding::OtherVersion)) => refuse("was made by another version of lockkeeper"),
+        Ok((_, Finding::OtherVersion(found))) if found > VERSION.into() => Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "{} was made by a later lockkeeper (version {found} of its tables, we know {VERSION}): \
+                 upgrade this program, or name another file",
+                path.display()
+            ),
+        )),
+        Ok((_, Finding::OtherVersion(_))) => refuse("was made by an earlier lockkeeper"),
         Ok((_, Finding::OtherClock)) => {
             refuse("is used by processes that count time otherwise, one of them without /proc")
         }
@@ -168,7 +176,8 @@ enum Finding {
     /// Claims of before the machine was started again. Every process that made one is gone, so all
     /// of them are void.
     OtherBoot,
-    OtherVersion,
+    /// Which one.
+    OtherVersion(i64),
     /// Times of another kind of clock: time since boot for us and the wall clock for the maker of
     /// the file, or the reverse. The two cannot be compared, so no claim could be said to have
     /// expired.
@@ -229,8 +238,9 @@ fn look(transaction: &Connection, clock: &StoreClock) -> rusqlite::Result<Findin
         let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
         return Ok(if empty { Finding::Nothing } else { Finding::Foreign });
     }
-    if number("PRAGMA user_version")? != i64::from(VERSION) {
-        return Ok(Finding::OtherVersion);
+    let version = number("PRAGMA user_version")?;
+    if version != i64::from(VERSION) {
+        return Ok(Finding::OtherVersion(version));
     }
     let sql = "SELECT value FROM meta WHERE key = 'clock'";
     let label: String = transaction.query_row(sql, [], |row| row.get(0))?;

@@ -56,6 +56,7 @@ pub(super) async fn acquire(
             return Ok(Some(SqliteLease::grant(context, &client, claim, granted)));
         }
         Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
+        Asked::OtherTerms(mode, ttl) => claim.refuse_other_terms(mode, Some(span(ttl)))?,
         Asked::Busy | Asked::Queued { .. } => {}
     }
     while !patience.is_over() {
@@ -90,6 +91,10 @@ async fn wait(
         // Not answered to an ask that may queue.
         Asked::Busy => return Ok(Waited::Over),
         Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
+        Asked::OtherTerms(mode, ttl) => {
+            claim.refuse_other_terms(mode, Some(span(ttl)))?;
+            return Ok(Waited::Dropped);
+        }
         Asked::Queued { place, until_expiry } => {
             patience.queued(place);
             client.waiter_is_queued(&id, span(until_expiry));

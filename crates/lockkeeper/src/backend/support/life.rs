@@ -1,6 +1,7 @@
 //! Whether the runtime that a connection lives on still runs.
 
 use std::sync::Arc;
+use tokio::runtime::{Handle, Id};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Ends with the runtime it was begun on, or with its last clone.
@@ -10,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// [`unless_ended`](Self::unless_ended).
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
+    runtime: Id,
     ended: CancellationToken,
     _needed: Arc<DropGuard>,
 }
@@ -24,7 +26,7 @@ impl Life {
             let _ends = ends;
             unneeded.cancelled().await;
         });
-        Self { ended, _needed: Arc::new(needed) }
+        Self { runtime: Handle::current().id(), ended, _needed: Arc::new(needed) }
     }
 
     /// Resolves when the runtime ended.
@@ -34,7 +36,12 @@ impl Life {
 
     /// What `work` on such a connection comes to; `None` when the runtime ends first. Then it is
     /// not known whether the work was done.
+    ///
+    /// On that very runtime there is no race: the work ends with it.
     pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        if Handle::try_current().is_ok_and(|current| current.id() == self.runtime) {
+            return Some(work.await);
+        }
         tokio::select! {
             biased;
             output = work => Some(output),

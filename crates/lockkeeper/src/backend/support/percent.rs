@@ -11,7 +11,10 @@ pub(crate) fn encode(text: &str, plain: impl Fn(usize, char) -> bool) -> String 
         }
         let mut bytes = [0; 4];
         for byte in c.encode_utf8(&mut bytes).bytes() {
-            coded.push_str(&format!("%{byte:02X}"));
+            coded.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                coded.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+            }
         }
     }
     coded

@@ -37,6 +37,12 @@ impl<T: Clone> Reconnecting<T> {
         Some((current.number, current.value.clone()?)).filter(|(_, value)| good(value))
     }
 
+    /// The number of the one in use, if there is one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let current = lock(&self.current);
+        current.value.as_ref().map(|_| current.number)
+    }
+
     /// The one in use if it is `good`; else what `make` makes, for all who wait meanwhile.
     pub(crate) async fn get<E>(
         &self,
@@ -89,7 +95,9 @@ mod tests {
         let (one, two, three) = tokio::join!(get(), get(), get());
         assert_eq!((one, two, three), (Ok((1, 0)), Ok((1, 0)), Ok((1, 0))));
         assert_eq!(shared.give_up(7), None);
+        assert_eq!(shared.number(), Some(1));
         assert_eq!(shared.give_up(1), Some(0));
+        assert_eq!(shared.number(), None);
         assert_eq!(get().await, Ok((2, 1)));
     }
 }

@@ -221,6 +221,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             identity: "".into(),
             note: "".into(),
+            by_id: false,
         }
     }
 

@@ -14,6 +14,7 @@
 //
 mod barging;
 mod break_note;
+mod checkup;
 mod cleanup;
 mod client;
 mod context;
@@ -37,8 +38,8 @@ pub use options::{ZooKeeperOptions, ZooKeeperRecipe};
 
 use crate::backend::support::contended::Gates;
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, HolderView, Inspector, LockView, Name,
-    Patience, Reserve, Reserved, Sequencer,
+    Backend, Capability, Claim, FencingToken, Finding, Grant, HolderView, Inspector, LockView,
+    Name, Patience, Reserve, Reserved, Sequencer,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -52,7 +53,7 @@ use layout::SINGLE_NODE;
 use session::Session;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Opens a session with the ensemble.
 ///
@@ -152,6 +153,14 @@ impl Backend for ZooKeeper {
             ZooKeeperRecipe::Fair | ZooKeeperRecipe::Barging => vec![lock],
             ZooKeeperRecipe::Ephemeral => vec![format!("{lock}/{SINGLE_NODE}"), lock],
         }
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        checkup::checkup(&self.0).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        checkup::round_trips(&self.0, count).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {

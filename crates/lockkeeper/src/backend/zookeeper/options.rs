@@ -204,9 +204,7 @@ fn recipe(name: &str) -> Result<ZooKeeperRecipe> {
         "fair" => Ok(ZooKeeperRecipe::Fair),
         "barging" => Ok(ZooKeeperRecipe::Barging),
         "ephemeral" => Ok(ZooKeeperRecipe::Ephemeral),
-        other => Err(config(format!(
-            "zookeeper:// has no recipe {other:?}: it has fair, barging and ephemeral"
-        ))),
+        other => Err(crate::recipes::unknown_recipe("zookeeper", other)),
     }
 }
 

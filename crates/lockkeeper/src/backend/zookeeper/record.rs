@@ -12,6 +12,9 @@
 //! The first line is the identity, because that is where Curator and kazoo write theirs. `ttl` is
 //! in milliseconds; `count` is there while several guards share the claim; the note comes last, since
 //! it may have lines of its own.
+//!
+//! It has no version: who holds is decided by the nodes' names alone ([`layout`](super::layout)), and a
+//! record that cannot be read is taken for another library's, whose claim counts all the same.
 
 use crate::backend::{Claim, Owner};
 use std::time::Duration;
@@ -107,6 +110,7 @@ mod tests {
             ttl: Duration::from_secs(9),
             identity: "user@host pid 4".into(),
             note: "two\nlines".into(),
+            by_id: false,
         };
         let text = write(&claim, Duration::from_secs(3));
         let record = Record::read(text.as_bytes(), "node");

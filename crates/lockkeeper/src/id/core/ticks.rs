@@ -20,10 +20,19 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct Ticks<W = AtomicU64> {
     /// `tick << bits | worker`.
     last: Apart<W>,
-    /// The last tick that may be given.
-    mark: Apart<W>,
+    /// Read by everyone and written rarely.
+    bounds: Apart<Bounds<W>>,
     /// How many bits the worker number has.
     bits: u32,
+}
+
+#[derive(Debug)]
+struct Bounds<W> {
+    /// The last tick that may be given.
+    mark: W,
+    /// A tick that `last` has reached, so that it need not be read before it is counted up: two threads
+    /// would send its cache line to and fro twice for each tick. Zero sends them to read it.
+    reached: W,
 }
 
 /// The mark of ticks that were never begun, or were closed.
@@ -43,14 +52,41 @@ pub(crate) enum Taken {
 impl<W: Word> Ticks<W> {
     /// Nothing may be given until [`begin`](Self::begin).
     pub(crate) fn new(worker_bits: u32) -> Self {
-        Self { last: Apart(W::new(0)), mark: Apart(W::new(CLOSED)), bits: worker_bits }
+        let bounds = Bounds { mark: W::new(CLOSED), reached: W::new(0) };
+        Self { last: Apart(W::new(0)), bounds: Apart(bounds), bits: worker_bits }
     }
 
     /// Takes `count` ticks in a row: not below `now`, above every tick taken before, and at most `ahead`
     /// beyond `now`.
     #[inline]
     pub(crate) fn take(&self, now: u64, ahead: u64, count: u64) -> Taken {
-        let mark = self.mark.0.load();
+        let Bounds { mark, reached } = &self.bounds.0;
+        let mark = mark.load();
+        let most = mark.min(now.saturating_add(ahead));
+        if count == 1 && now > 0 && now <= reached.load() {
+            let before = self.last.0.fetch_add(1 << self.bits);
+            let tick = (before >> self.bits) + 1;
+            if tick <= most {
+                return Taken::From { tick, worker: before & self.mask() };
+            }
+            // This tick is given to nobody, and the next who comes too early reads first and adds nothing.
+            reached.store(0);
+            return self.refused(tick, mark, now.saturating_add(ahead));
+        }
+        self.take_slowly(now, ahead, count)
+    }
+
+    /// Why a tick is not given.
+    fn refused(&self, tick: u64, mark: u64, most: u64) -> Taken {
+        // What is ahead of the clock comes later, whatever the mark is by then: a lease of a new key
+        // begins with a floor that the clock has to reach first.
+        if mark != CLOSED && tick > most { Taken::Full } else { Taken::PastMark }
+    }
+
+    /// As [`take`](Self::take), where the clock may have moved on.
+    fn take_slowly(&self, now: u64, ahead: u64, count: u64) -> Taken {
+        let Bounds { mark, reached } = &self.bounds.0;
+        let mark = mark.load();
         let most = mark.min(now.saturating_add(ahead));
         let mut last = self.last.0.load();
         while last >> self.bits < now {
@@ -60,16 +96,14 @@ impl<W: Word> Ticks<W> {
                 return Taken::PastMark;
             }
             if self.last.0.replace(last, end << self.bits | worker) {
+                reached.store(now);
                 return Taken::From { tick: now, worker };
             }
             last = self.last.0.load();
         }
         // A thread that fails here adds nothing: else waiting threads would push the ticks on.
         if (last >> self.bits) + count > most {
-            // What is ahead of the clock comes later, whatever the mark is by then: a lease of a new key
-            // begins with a floor that the clock has to reach first.
-            let later = mark != CLOSED && (last >> self.bits) + count > now.saturating_add(ahead);
-            return if later { Taken::Full } else { Taken::PastMark };
+            return self.refused((last >> self.bits) + count, mark, now.saturating_add(ahead));
         }
         let before = self.last.0.fetch_add(count << self.bits);
         let tick = (before >> self.bits) + 1;
@@ -82,7 +116,7 @@ impl<W: Word> Ticks<W> {
     /// From now on gives ticks above `floor` and up to `mark`, as `worker`. Returns whether it does: a
     /// mark that is below the one of before is refused.
     pub(crate) fn begin(&self, worker: u64, floor: u64, mark: u64) -> bool {
-        if mark < self.mark.0.load() {
+        if mark < self.bounds.0.mark.load() {
             return false;
         }
         loop {
@@ -92,26 +126,26 @@ impl<W: Word> Ticks<W> {
                 break;
             }
         }
-        self.mark.0.store(mark);
+        self.bounds.0.mark.store(mark);
         true
     }
 
     /// Moves the mark on. Called by one task at a time.
     pub(crate) fn extend(&self, mark: u64) {
-        if mark > self.mark.0.load() {
-            self.mark.0.store(mark);
+        if mark > self.bounds.0.mark.load() {
+            self.bounds.0.mark.store(mark);
         }
     }
 
     /// Gives nothing from now on, and returns the last tick that may have been given.
     pub(crate) fn close(&self) -> u64 {
-        let mark = self.mark.0.load();
+        let mark = self.bounds.0.mark.load();
         loop {
             let last = self.last.0.load();
             let worker = last & self.mask();
             // Every thread that loaded the mark before finds its tick past it.
             if self.last.0.replace(last, (mark + 1).max(last >> self.bits) << self.bits | worker) {
-                self.mark.0.store(CLOSED);
+                self.bounds.0.mark.store(CLOSED);
                 return (last >> self.bits).min(mark);
             }
         }
@@ -119,7 +153,7 @@ impl<W: Word> Ticks<W> {
 
     /// The last tick that may be given.
     pub(crate) fn mark(&self) -> u64 {
-        self.mark.0.load()
+        self.bounds.0.mark.load()
     }
 
     fn mask(&self) -> u64 {
@@ -200,7 +234,8 @@ mod tests {
             for (now, count) in clock {
                 if let Taken::From { tick, worker } = ticks.take(now, 20, count) {
                     prop_assert!(tick > last && tick + count - 1 <= 300 && worker == 7);
-                    prop_assert!(tick <= now.max(last + 1));
+                    // One tick may be passed over where the clock was too far behind.
+                    prop_assert!(tick <= now.max(last + 2));
                     last = tick + count - 1;
                 }
             }

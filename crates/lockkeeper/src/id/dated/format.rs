@@ -121,12 +121,21 @@ pub struct DateFormat {
     check: bool,
     /// The day that was written last, and its digits: `day << 32 | yyyyMMdd`.
     today: AtomicU64,
+    /// The minute that was written last of ids with a short year, and its digits:
+    /// `minute << MINUTE_DIGITS | yyMMddHHmm`.
+    minute: AtomicU64,
 }
+
+/// How many bits the digits of a minute take. The minutes since 1970 have the other 30, which are enough
+/// until the year 4011.
+const MINUTE_DIGITS: u32 = 34;
 
 impl DateFormat {
     /// These digits, in UTC.
     pub fn new(digits: Digits) -> Self {
-        Self { digits, offset: 0, prefix: String::new(), check: false, today: AtomicU64::new(0) }
+        // No day and no minute that there are ids of.
+        let (today, minute) = (AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX));
+        Self { digits, offset: 0, prefix: String::new(), check: false, today, minute }
     }
 
     /// Reads the day and the second at this offset from UTC, such as `+08:00`. A time zone with summer
@@ -236,17 +245,35 @@ impl DateFormat {
     pub(crate) fn id(&self, tick: u64, worker: u64) -> Id {
         let digits = self.digits;
         let (unit, sequence) = digits.split(tick);
-        let seconds = unit * digits.unit();
-        let date = self.date(seconds / SECONDS_PER_DAY);
-        if digits == Digits::Day16 {
-            return Id::new(date * digits.capacity() + sequence);
+        match digits {
+            // The factors are constants here, since these are the ids that cost no request.
+            Digits::Worker19 => {
+                let moment = self.short_minute(unit / 60) * 100 + unit % 60;
+                Id::new((moment * 1_000 + worker) * 10_000 + sequence)
+            }
+            Digits::Second16 => {
+                let moment = self.short_minute(unit / 60) * 100 + unit % 60;
+                Id::new(moment * 10_000 + sequence)
+            }
+            Digits::Second19 => {
+                let moment = self.date(unit / SECONDS_PER_DAY) * 1_000_000 + clock(unit);
+                Id::new(moment * 100_000 + sequence)
+            }
+            Digits::Day16 => Id::new(self.date(unit) * 100_000_000 + sequence),
         }
-        let of_day = seconds % SECONDS_PER_DAY;
-        let clock = of_day / 3600 * 10_000 + of_day / 60 % 60 * 100 + of_day % 60;
-        let date = if digits.short_year() { date % 1_000_000 } else { date };
-        let moment = date * 1_000_000 + clock;
-        let workers = u64::from(digits.workers());
-        Id::new((moment * workers + worker) * digits.capacity() + sequence)
+    }
+
+    /// `yyMMddHHmm` of a minute since 1970, which is mostly the one of before.
+    #[inline]
+    fn short_minute(&self, minute: u64) -> u64 {
+        let last = self.minute.load(Ordering::Relaxed);
+        if last >> MINUTE_DIGITS == minute {
+            return last & ((1 << MINUTE_DIGITS) - 1);
+        }
+        let date = self.date(minute / (SECONDS_PER_DAY / 60)) % 1_000_000;
+        let written = date * 10_000 + clock(minute * 60) / 100;
+        self.minute.store(minute << MINUTE_DIGITS | written, Ordering::Relaxed);
+        written
     }
 
     /// `yyyyMMdd` of a day since 1970, which is mostly the one of before.
@@ -297,15 +324,19 @@ impl DateFormat {
     }
 }
 
+/// `HHmmss` of a second since 1970.
+fn clock(seconds: u64) -> u64 {
+    let of_day = seconds % SECONDS_PER_DAY;
+    of_day / 3600 * 10_000 + of_day / 60 % 60 * 100 + of_day % 60
+}
+
 impl Clone for DateFormat {
     fn clone(&self) -> Self {
-        let today = AtomicU64::new(0);
         Self {
-            digits: self.digits,
             offset: self.offset,
             prefix: self.prefix.clone(),
             check: self.check,
-            today,
+            ..Self::new(self.digits)
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const WINDOW: Duration = Duration::from_secs(30);
 
 fn lease() -> Lease {
-    Lease { window: WINDOW, cached_clock: false }
+    Lease { window: Some(WINDOW), cached_clock: false }
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,4 +262,22 @@ async fn a_new_key_is_opened_when_it_is_a_window_old() {
     let ids = keeper.ids("orders").lease(lease()).snowflake(Layout::default()).await.unwrap();
     assert!(ids.try_next().unwrap().is_some());
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+/// Holders with different windows would not wait long enough for each other.
+#[tokio::test(start_paused = true)]
+async fn another_window_is_refused_and_none_is_the_one_on_record() {
+    let store = Breakable::new();
+    let open = |lease| store.keeper().ids("orders").lease(lease).snowflake(Layout::default());
+    let first = open(lease()).await.unwrap();
+    let other = Lease { window: Some(WINDOW * 2), ..Lease::default() };
+    let error = open(other).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("leave the window to the store"), "{error}");
+    let second = open(Lease::default()).await.unwrap();
+    assert_ne!(first.next().await.unwrap(), second.next().await.unwrap());
+    // Its mark is a window of the record ahead, not thirty seconds.
+    store.cut_off(true);
+    tokio::time::sleep(WINDOW + Duration::from_secs(1)).await;
+    assert!(second.try_next().is_err() || second.try_next().unwrap().is_none());
 }

@@ -44,7 +44,7 @@ async fn who_has_not_begun_notices_that_what_others_began_is_lost() {
 /// cut off and goes on up to its mark.
 #[tokio::test(start_paused = true)]
 async fn a_lost_number_is_replaced_by_none_that_another_still_has() {
-    let lease = Lease { window: Duration::from_secs(3), ..Lease::default() };
+    let lease = Lease { window: Some(Duration::from_secs(3)), ..Lease::default() };
     for _ in 0..12 {
         let store = Breakable::new();
         let (far, link) = store.link();

@@ -151,7 +151,7 @@ impl Node {
         }
         let hurry = if self.design == Design::NoFloor { 3_000 } else { 0 };
         let kind = Some(&self.key.kind);
-        let Ok(key) = KeyRecord::open(&self.store, &self.key.key, kind, false).await else {
+        let Ok(key) = KeyRecord::open(&self.store, &self.key.key, kind, None, false).await else {
             book.tally.lost_answers += 1;
             return;
         };

@@ -40,7 +40,7 @@ async fn take(ids: &Snowflake, count: u32, last: &mut u64, seen: &mut BTreeSet<u
 async fn run(seed: u8) -> Tally {
     let (mut dice, mut tally, mut seen) = (Dice::of(seed), Tally::default(), BTreeSet::new());
     let store = Breakable::new();
-    let lease = Lease { window: WINDOW, cached_clock: false };
+    let lease = Lease { window: Some(WINDOW), cached_clock: false };
     let mut generators = Vec::new();
     for _ in 0..2 {
         let ids =

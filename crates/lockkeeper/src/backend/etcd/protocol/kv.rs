@@ -75,6 +75,9 @@ pub(crate) struct RangeRequest {
     /// Leaves out the values.
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
+    /// Leaves out keys that were created before; zero for none.
+    #[prost(int64, tag = "12")]
+    pub(crate) min_create_revision: i64,
     /// Leaves out keys that were created later; zero for none.
     #[prost(int64, tag = "13")]
     pub(crate) max_create_revision: i64,
@@ -128,7 +131,7 @@ pub(crate) struct DeleteRangeResponse {
 /// One step of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
     pub(crate) request: Option<Request>,
 }
 
@@ -141,6 +144,9 @@ pub(crate) enum Request {
     Put(PutRequest),
     #[prost(message, tag = "3")]
     DeleteRange(DeleteRangeRequest),
+    /// On a condition of its own. How that came out is not read.
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
 }
 
 /// The answer to one step of a transaction, in the order of the steps.
@@ -178,6 +184,7 @@ pub(crate) enum CompareTarget {
     Create = 1,
     Mod = 2,
     Value = 3,
+    Lease = 4,
 }
 
 /// One condition of a transaction; the transaction succeeds when all of them hold.
@@ -191,7 +198,7 @@ pub(crate) struct Compare {
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
     /// Where there is none, the comparison is with zero.
-    #[prost(oneof = "Target", tags = "5, 7")]
+    #[prost(oneof = "Target", tags = "5, 7, 8")]
     pub(crate) against: Option<Target>,
     /// Every key of the range must compare so; one that has none compares as zero.
     #[prost(bytes = "vec", tag = "64")]
@@ -207,6 +214,9 @@ pub(crate) enum Target {
     /// What is in the key.
     #[prost(bytes, tag = "7")]
     Value(Vec<u8>),
+    /// What the key lives on.
+    #[prost(int64, tag = "8")]
+    Lease(i64),
 }
 
 /// An atomic transaction: the steps of `success` if every comparison holds, else those of

@@ -5,10 +5,12 @@
 //! left out; prost skips what it does not know. Generated code would be thirty times as long,
 //! and need protoc to be made again.
 
+mod cluster;
 mod kv;
 mod lease;
 mod watch;
 
+pub(super) use cluster::*;
 pub(super) use kv::*;
 pub(super) use lease::*;
 use prost::Message;
@@ -23,6 +25,8 @@ pub(super) mod path {
     pub(crate) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
     pub(crate) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
     pub(crate) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+    pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+    pub(crate) const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
     pub(crate) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 }
 

@@ -8,10 +8,10 @@
 use super::super::cleanup::Deletion;
 use super::super::keys::ClaimKey;
 use super::super::lease::{Context, Enqueued, EtcdLease};
-use super::super::protocol::{RangeResponse, path};
+use super::super::protocol::{KeyValue, RangeResponse, path};
 use super::super::requests::{self, InTheWay, revision_of};
 use super::place::{self, Place};
-use super::{ask, leave, look_or_clean_up};
+use super::{ask, is_of, leave, look_or_clean_up};
 use crate::backend::{Claim, Grant, Mode, Moment};
 use crate::error::Result;
 use std::sync::Arc;
@@ -35,17 +35,18 @@ pub(in super::super) async fn try_now(
         let Some((answer, sent_twice)) = asked else { continue };
         let revision = revision_of(answer.header);
         if answer.succeeded {
-            let enqueued = Enqueued { key, lease, created: revision, seen: revision, sent_twice };
+            let (created, seen, before) = (revision, revision, None);
+            let enqueued = Enqueued { key, lease, created, seen, sent_twice, before };
             match EtcdLease::grant(context, claim, enqueued, sent) {
                 Some(grant) => return Ok(Some(grant)),
                 None => continue,
             }
         }
         let InTheWay { ours, generation, oldest } = InTheWay::read(answer);
-        if let Some(ours) = ours {
+        if let Some(ours) = ours.filter(|kv| is_of(kv, claim, &key)) {
             // Created by an earlier copy of the request, whose answer was lost.
-            let (created, seen) = (ours.create_revision, revision);
-            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true };
+            let (created, seen, before) = (ours.create_revision, revision, None);
+            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true, before };
             let looked = look_or_clean_up(context, claim, &enqueued).await?;
             if looked.place == Place::Head {
                 return Ok(EtcdLease::grant(context, claim, enqueued, looked.sent));
@@ -65,19 +66,29 @@ pub(in super::super) async fn try_now(
         if oldest.is_empty() && !was_known {
             continue;
         }
-        if !place::is_free_for(claim.mode, &key.range, &oldest) {
-            return Ok(None);
-        }
-        // This claim fits beside those that were there at this revision; a later one would be
-        // before it.
-        alone_since = revision;
-        if claim.mode == Mode::Exclusive {
-            // What was first in the range is of a longer name; there may be more behind it.
-            let all: RangeResponse = context.client.call(path::RANGE, &requests::all(&key)).await?;
-            if !place::is_free_for(claim.mode, &key.range, &all.kvs) {
-                return Ok(None);
-            }
-            alone_since = revision_of(all.header);
+        match fits_since(context, &key, &oldest, revision).await? {
+            Some(since) => alone_since = since,
+            None => return Ok(None),
         }
     }
+}
+
+/// The revision up to which the claim with this key fits beside all that were there; a later one would
+/// be before it. `None` if it does not fit beside the `oldest` that were there at `revision`.
+pub(super) async fn fits_since(
+    context: &Context,
+    key: &ClaimKey,
+    oldest: &[KeyValue],
+    revision: i64,
+) -> Result<Option<i64>> {
+    if !place::is_free_for(key.mode, &key.range, oldest) {
+        return Ok(None);
+    }
+    if key.mode != Mode::Exclusive {
+        return Ok(Some(revision));
+    }
+    // What was first in the range is of a longer name; there may be more behind it.
+    let all: RangeResponse = context.client.call(path::RANGE, &requests::all(key)).await?;
+    let fits = place::is_free_for(key.mode, &key.range, &all.kvs);
+    Ok(fits.then(|| revision_of(all.header)))
 }

@@ -7,6 +7,7 @@
 //!                          no:  watch the keys we are behind; when one goes, read again (wait.rs)
 //! try:      create our key if nobody is there, else leave nothing behind (attempt.rs)
 //! several:  create all keys if nobody is at any name (multi.rs)
+//! by id:    the same as the first two, at a key that all who ask by this id have (by_id.rs)
 //! ```
 //!
 //! Every way out of these functions leaves one of three things: a grant, no key, or a key that
@@ -25,24 +26,31 @@
 //! claim that was found at the head stays there for as long as its key does.
 
 mod attempt;
+mod by_id;
 mod multi;
 mod place;
 mod wait;
 
 pub(super) use attempt::try_now;
+pub(super) use by_id::acquire_by_id;
 pub(super) use multi::acquire_all;
 
 use super::cleanup::Deletion;
-use super::keys::ClaimKey;
+use super::keys::{ClaimKey, KeyRange};
 use super::lease::{Context, Enqueued, EtcdLease};
-use super::protocol::{RangeResponse, TxnRequest, TxnResponse, path};
+use super::protocol::{KeyValue, RangeResponse, TxnRequest, TxnResponse, path};
+use super::record;
 use super::requests::{self, InTheWay, revision_of};
 use super::session::ServerLease;
 use crate::backend::{Claim, Grant, Mode, Moment, Patience};
 use crate::error::Result;
 use place::Place;
 use std::sync::Arc;
+use std::time::Duration;
 use wait::Turn;
+
+/// For how long a key is left alone in which another claim was found.
+const OCCUPIED: Duration = Duration::from_secs(10);
 
 /// Where a claim was found.
 #[derive(Debug)]
@@ -52,6 +60,8 @@ struct Looked {
     place: Place,
     /// The revision at which it was so.
     revision: i64,
+    /// The lease that its key lives on; zero where it has none.
+    lives_on: i64,
 }
 
 /// What became of stepping into the queue. An error is neither: then the key is scheduled for
@@ -104,9 +114,10 @@ async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -
     if answer.succeeded {
         // Where we stand is in the same answer: most locks are free, and then that was all.
         let newest = requests::reads(answer.responses).next().unwrap_or_default();
-        let enqueued = Enqueued { key, lease, created: revision, seen: revision, sent_twice };
+        let enqueued =
+            Enqueued { key, lease, created: revision, seen: revision, sent_twice, before: None };
         let looked = match place::of_last(&enqueued.key, &newest) {
-            Some(place) => Looked { sent, place, revision },
+            Some(place) => Looked { sent, place, revision, lives_on: enqueued.lease.id },
             None => look_or_clean_up(context, claim, &enqueued).await?,
         };
         return Ok(Entered::At(enqueued, looked));
@@ -117,10 +128,12 @@ async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -
     };
     let InTheWay { ours, generation, .. } = InTheWay::read(answer);
     match ours {
+        // Of a claim that was handed out; another key has to do.
+        Some(other) if !is_of(&other, claim, &key) => Ok(Entered::Again),
         // Created by an earlier copy of the request, whose answer was lost.
         Some(ours) => {
             let (created, seen) = (ours.create_revision, revision);
-            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true };
+            let enqueued = Enqueued { key, lease, created, seen, sent_twice: true, before: None };
             let looked = look_or_clean_up(context, claim, &enqueued).await?;
             Ok(Entered::At(enqueued, looked))
         }
@@ -129,6 +142,21 @@ async fn enter(context: &Arc<Context>, claim: &Claim, lease: Arc<ServerLease>) -
             Ok(Entered::Again)
         }
     }
+}
+
+/// Whether what is in the claim's key is of this very claim. If not, the key is kept out of use for a
+/// while: this keeper has handed out the claim that is there.
+fn is_of(kv: &KeyValue, claim: &Claim, key: &ClaimKey) -> bool {
+    let is_ours = record::read(&kv.value).is_some_and(|record| record.id == Some(claim.id));
+    if !is_ours {
+        key.own.leave_behind(Moment::now() + OCCUPIED);
+    }
+    is_ours
+}
+
+/// Whether the claim with this key holds, where these are all claims on its name.
+pub(super) fn holds(range: &KeyRange, kvs: &[KeyValue], key: &[u8]) -> bool {
+    place::find(range, kvs, key) == Place::Head
 }
 
 /// Sends a request that may create the key. `None` when the session turned out to be over: then
@@ -157,14 +185,14 @@ async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
         let sent = Moment::now();
         let request = requests::newest_up_to(key, *created);
         let newest: RangeResponse = context.client.call(path::RANGE, &request).await?;
-        let revision = revision_of(newest.header);
+        let (revision, lives_on) = (revision_of(newest.header), lease_of(&newest, key));
         match place::of_last(key, &newest) {
             // Its number counts those behind us too.
             Some(Place::Waits { behind, .. }) => {
                 let place = Place::Waits { number: None, behind };
-                return Ok(Looked { sent, place, revision });
+                return Ok(Looked { sent, place, revision, lives_on });
             }
-            Some(place) => return Ok(Looked { sent, place, revision }),
+            Some(place) => return Ok(Looked { sent, place, revision, lives_on }),
             None => {}
         }
     }
@@ -172,7 +200,13 @@ async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
     let request = requests::all_up_to(key, *created);
     let all: RangeResponse = context.client.call(path::RANGE, &request).await?;
     let place = place::find(&key.range, &all.kvs, key.bytes());
-    Ok(Looked { sent, place, revision: revision_of(all.header) })
+    let (revision, lives_on) = (revision_of(all.header), lease_of(&all, key));
+    Ok(Looked { sent, place, revision, lives_on })
+}
+
+/// What the key lives on, if it is among what was read.
+fn lease_of(found: &RangeResponse, key: &ClaimKey) -> i64 {
+    found.kvs.iter().find(|kv| kv.key == key.bytes()).map_or(0, |kv| kv.lease)
 }
 
 /// As [`look`], for a claim that is given up if there is no answer: its key is there, and would
@@ -180,13 +214,24 @@ async fn look(context: &Context, enqueued: &Enqueued) -> Result<Looked> {
 async fn look_or_clean_up(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<Looked> {
     let looked = look(context, enqueued).await;
     if looked.is_err() {
-        context.cleanup.schedule(claim.id, enqueued.deletion());
+        give_up(context, claim, enqueued);
     }
     looked
+}
+
+/// Has the key deleted of a claim that is given up. Not of one that was asked for by its id: another
+/// keeper may have found it, and without one it ends with its lease.
+fn give_up(context: &Context, claim: &Claim, enqueued: &Enqueued) {
+    if !claim.by_id {
+        context.cleanup.schedule(claim.id, enqueued.deletion());
+    }
 }
 
 /// Leaves the queue. Once this is answered, no earlier copy of the request can bring the key back;
 /// if it is not, the deletion is tried again with the next heartbeat.
 async fn leave(context: &Context, claim: &Claim, enqueued: &Enqueued) -> Result<()> {
+    if claim.by_id {
+        return by_id::leave(context, enqueued).await;
+    }
     context.cleanup.delete(claim.id, &enqueued.deletion()).await.map(|_| ())
 }

@@ -24,7 +24,7 @@ pub(in super::super) async fn acquire_all(
     context: &Arc<Context>,
     claims: &[Claim],
 ) -> Result<Together> {
-    let alone = |claim: &Claim| claim.mode == Mode::Exclusive;
+    let alone = |claim: &Claim| claim.mode == Mode::Exclusive && !claim.by_id;
     if claims.len() > MOST || !claims.iter().all(alone) {
         return Ok(Together::OneByOne);
     }
@@ -59,7 +59,7 @@ pub(in super::super) async fn acquire_all(
     }
     let grants = claims.iter().zip(keys).map(|(claim, key)| {
         let (created, lease) = (revision, lease.clone());
-        let enqueued = Enqueued { key, lease, created, seen: revision, sent_twice };
+        let enqueued = Enqueued { key, lease, created, seen: revision, sent_twice, before: None };
         EtcdLease::grant(context, claim, enqueued, sent)
     });
     // The session may be over for all of them; then those without a grant are cleaned up.

@@ -12,7 +12,7 @@
 use super::super::lease::{Context, Enqueued, EtcdLease};
 use super::super::waiters::{Begin, Subscriber, Watch};
 use super::place::Place;
-use super::{Looked, leave, look};
+use super::{Looked, give_up, leave, look};
 use crate::backend::{Claim, Grant, Moment, Patience};
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -63,8 +63,10 @@ pub(super) async fn wait(
     let mut own = None;
     let mut watched: Vec<(Vec<u8>, Watch)> = Vec::new();
     loop {
-        let Looked { sent, place, revision } = looked;
+        let Looked { sent, place, revision, lives_on } = looked;
         match place {
+            // Another keeper that asked by the same id has it on its own lease by now.
+            Place::Head if claim.by_id && lives_on != enqueued.lease.id => return Ok(Turn::Again),
             Place::Head => {
                 let grant = EtcdLease::grant(context, claim, enqueued, sent);
                 return Ok(grant.map_or(Turn::Again, Turn::Granted));
@@ -128,7 +130,7 @@ async fn sleep(
             // The key may still be there: by our clock the session is over, but etcd has not said
             // so.
             if !lease.is_gone() {
-                context.cleanup.schedule(claim.id, enqueued.deletion());
+                give_up(context, claim, enqueued);
             }
             return Ok(Woken::SessionOver);
         }
@@ -163,7 +165,7 @@ fn tolerate(
     error: Error,
 ) -> Result<()> {
     if patience.silence() > patience.outage() || !error.is_retryable() {
-        context.cleanup.schedule(claim.id, enqueued.deletion());
+        give_up(context, claim, enqueued);
         return Err(error);
     }
     tracing::debug!(%error, "no answer while waiting");

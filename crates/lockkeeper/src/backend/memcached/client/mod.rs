@@ -251,6 +251,30 @@ impl Client {
         }
     }
 
+    /// What a server says of itself: `stats` or `stats settings`.
+    pub(super) async fn stats(
+        &self,
+        server: usize,
+        question: &str,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let server = &self.servers[server];
+        let (number, connection) = server.connection().await?;
+        match server.ask(number, &connection, Request::plain(question)).await? {
+            Reply::Stats(stats) => Ok(stats),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Asks a server for nothing, and waits for the answer.
+    pub(super) async fn ping(&self, server: usize) -> Result<(), Failure> {
+        let server = &self.servers[server];
+        let (number, connection) = server.connection().await?;
+        match server.ask(number, &connection, Request::plain("mn")).await? {
+            Reply::Code(Code::NoOperation, _) => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Deletes this version of an item: `Done`, `Changed` or `Absent`.
     pub(super) async fn delete(&self, place: &Place, version: Version) -> Result<Code, Failure> {
         let server = &self.servers[place.server];

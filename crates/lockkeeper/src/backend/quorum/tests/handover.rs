@@ -356,6 +356,7 @@ async fn what_nobody_takes_is_given_back() {
             ttl: TTL,
             identity: "".into(),
             note: "".into(),
+            by_id: false,
         }
     };
     let mut first = quorum.acquire(&claim(), &Patience::endless()).await.unwrap().unwrap();

@@ -345,3 +345,31 @@ async fn one_who_waits_is_told_of_a_release() {
         next.release().await.unwrap();
     }
 }
+
+/// All who wait are told at once: one of them gets it, and the others are not in its way.
+#[tokio::test(start_paused = true)]
+async fn those_who_are_told_of_a_release_ask_that_node_first() {
+    let nodes = nodes(5);
+    let guard = held(&keeper(&nodes)).await;
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let keeper = keeper(&nodes);
+        waiting.spawn(async move {
+            let guard = keeper.lock("a").ttl(TTL).acquire().await.unwrap();
+            (keeper, guard)
+        });
+    }
+    // By now they ask every 100 ms or so.
+    tokio::time::sleep(secs(2)).await;
+    let asked =
+        || -> Vec<usize> { nodes.iter().map(|node| node.asked.load(Ordering::SeqCst)).collect() };
+    let before = asked();
+    let begin = Moment::now();
+    guard.release().await.unwrap();
+    let first = waiting.join_next().await.unwrap().unwrap();
+    assert!(Moment::now().since(begin) < Duration::from_millis(5), "none was told");
+    let since: Vec<_> = asked().iter().zip(&before).map(|(now, before)| now - before).collect();
+    assert!(since[0] > 8, "too few were told to tell: {since:?}");
+    assert!(since[1..].iter().all(|asked| *asked < 6), "votes were taken away: {since:?}");
+    drop(first);
+}

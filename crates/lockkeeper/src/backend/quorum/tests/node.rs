@@ -183,7 +183,12 @@ impl State {
 
 #[async_trait]
 impl Voter for TestNode {
-    async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote> {
+    async fn ask(
+        &self,
+        claim: &Claim,
+        token: Option<FencingToken>,
+        wants_clock: bool,
+    ) -> Result<Vote> {
         self.answers().await?;
         let mut state = lock(&self.state);
         let (now, id) = (state.now(), claim.id.to_string());
@@ -197,7 +202,8 @@ impl Voter for TestNode {
             state.locks.remove(claim.name.as_str());
         }
         let clock = now.since(self.epoch).as_micros().try_into().unwrap_or(0);
-        Ok(Vote::Yes { floor, clock: 1_000_000_u64.saturating_add(clock) })
+        let clock = if wants_clock { 1_000_000_u64.saturating_add(clock) } else { 0 };
+        Ok(Vote::Yes { floor, clock })
     }
 
     async fn raise(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
@@ -224,10 +230,12 @@ impl Voter for TestNode {
         let state = lock(&self.state);
         let lived = Moment::now().since(state.born);
         let first = if state.life == 0 { Duration::from_secs(3600) } else { Duration::ZERO };
+        let remembers = self.remembers.load(Ordering::SeqCst);
         Ok(NodeLife {
             id: Some(format!("{}-{}", self.number, state.life)),
             up_for: Some(lived + first),
-            remembers: self.remembers.load(Ordering::SeqCst),
+            remembers,
+            kept_for: remembers.then_some(Duration::from_secs(3600)),
             unfit: None,
         })
     }
@@ -277,7 +285,7 @@ impl Backend for TestNode {
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let sent = Moment::now();
-        Ok(match self.ask(claim, None).await? {
+        Ok(match self.ask(claim, None, false).await? {
             Vote::No { .. } => None,
             Vote::Yes { .. } => {
                 let lease = TestLease { node: self.clone(), ticket: Ticket::of(claim) };

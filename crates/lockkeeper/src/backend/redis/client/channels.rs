@@ -36,11 +36,14 @@ impl Channels {
         Subscription { channels: self.clone(), names: names.map(str::to_owned), messages }
     }
 
-    /// A message arrived on `name`.
-    pub(super) fn notify(&self, name: &str) {
-        if let Some(channel) = lock(&self.0).get(name) {
+    /// A message arrived on `name`; whether any task is subscribed to it.
+    pub(super) fn notify(&self, name: &str) -> bool {
+        let channels = lock(&self.0);
+        let channel = channels.get(name);
+        if let Some(channel) = channel {
             channel.notify.send_replace(());
         }
+        channel.is_some()
     }
 
     /// Messages may have been missed: every subscription looks for itself.
@@ -109,7 +112,7 @@ mod tests {
         let mut one = channels.subscribe(["a", "b"]);
         let mut two = channels.subscribe(["a", "c"]);
         assert!(one.message().now_or_never().is_none());
-        channels.notify("b");
+        assert!(channels.notify("b") && !channels.notify("d"));
         assert!(one.message().now_or_never().is_some());
         assert!(two.message().now_or_never().is_none());
         channels.notify("a");

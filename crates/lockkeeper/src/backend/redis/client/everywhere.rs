@@ -5,7 +5,7 @@
 use super::node::Delivery;
 use super::{Client, Servers};
 use crate::backend::redis::error::{self, Recovery};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use futures_util::future::{FutureExt, join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
@@ -42,13 +42,48 @@ impl Client {
     /// that come and go meanwhile may be missing, and a key can be found twice. `SCAN`, not `KEYS`: the
     /// server serves others in between, however many keys it has.
     pub(crate) async fn keys(&self, start: &str, kind: Option<&str>) -> Result<Vec<String>> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let (keys, next) = self.some_keys(start, kind, after.as_deref(), usize::MAX).await?;
+            found.extend(keys);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Some `limit` of those keys, from where `after` left off, and where to go on: the server, and the
+    /// cursor that it gave. More than `limit` where the server gave more at once.
+    pub(crate) async fn some_keys(
+        &self,
+        start: &str,
+        kind: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<String>, Option<String>)> {
         let pattern = format!("{}*", literally(start));
+        let mut servers = self.every_primary().await?;
+        servers.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut cursor = "0".to_owned();
+        if let Some(after) = after {
+            let (there, host) = after.split_once('@').ok_or_else(no_page)?;
+            there.parse::<u64>().map_err(|_| no_page())?;
+            // A server that is gone took its keys along, or another has them, from the beginning.
+            servers.retain(|(name, _)| name.as_str() >= host);
+            if servers.first().is_some_and(|(name, _)| name == host) {
+                there.clone_into(&mut cursor);
+            }
+        }
         let mut found = Vec::new();
-        for mut connection in self.every_primary().await? {
-            let mut cursor = "0".to_owned();
+        for (host, mut connection) in servers {
             loop {
+                if found.len() >= limit {
+                    return Ok((found, Some(format!("{cursor}@{host}"))));
+                }
                 let mut scan = redis::cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
+                let count = limit.clamp(100, 1000);
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(count);
                 if let Some(kind) = kind {
                     scan.arg("TYPE").arg(kind);
                 }
@@ -61,23 +96,24 @@ impl Client {
                 }
             }
         }
-        Ok(found)
+        Ok((found, None))
     }
 
-    /// A connection to every server that has keys of its own.
-    async fn every_primary(&self) -> Result<Vec<MultiplexedConnection>> {
+    /// A connection to every server that has keys of its own, and its name.
+    async fn every_primary(&self) -> Result<Vec<(String, MultiplexedConnection)>> {
         let explain = |error| self.connector.explain(error);
         match &self.servers {
             Servers::One(node) => {
                 let (_, current) = node.current().await.map_err(explain)?;
-                Ok(vec![current.connection])
+                Ok(vec![(String::new(), current.connection.clone())])
             }
             Servers::Cluster(cluster) => {
                 let mut connections = Vec::new();
                 for host in cluster.primaries().boxed().await.map_err(explain)? {
                     let node = cluster.node(&host);
                     let (_, current) = node.current().await.map_err(explain)?;
-                    connections.push(current.connection);
+                    connections
+                        .push((format!("{}:{}", host.0, host.1), current.connection.clone()));
                 }
                 Ok(connections)
             }
@@ -94,6 +130,11 @@ impl Client {
         ids.sort();
         Ok(ids)
     }
+}
+
+fn no_page() -> Error {
+    let message = "this is not where a page of the list ended: give what the page before gave";
+    Error::new(ErrorKind::Config, message)
 }
 
 /// `run_id:…` in an answer to INFO.

@@ -236,10 +236,10 @@ impl Client {
 
     /// The library's error; with the key, where that is at fault.
     fn explain(&self, error: RedisError, keys: &[&str]) -> Error {
-        let is_foreign = error::is_foreign(&error);
+        let at_fault = error::is_foreign(&error) || error::is_later(&error);
         let explained = self.connector.explain(error);
         match keys.first() {
-            Some(key) if is_foreign => explained.with("key", error::brief(key)),
+            Some(key) if at_fault => explained.with("key", error::brief(key)),
             _ => explained,
         }
     }
@@ -248,7 +248,7 @@ impl Client {
     /// that was restarted is reached by a connection of another number.
     pub(crate) fn connection(&self) -> Option<u64> {
         match &self.servers {
-            Servers::One(node) => node.in_use().map(|(number, _)| number),
+            Servers::One(node) => node.number_in_use(),
             Servers::Cluster(_) => Some(0),
         }
     }

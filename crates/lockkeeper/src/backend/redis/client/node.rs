@@ -34,14 +34,13 @@ pub(super) struct Node {
     lost: LostAnswers,
     /// A node of a cluster; otherwise whatever the connector finds.
     at: Option<Host>,
-    current: Reconnecting<Current>,
+    current: Reconnecting<Arc<Current>>,
     /// Connections to wait for replicas on. Apart, since `WAIT` holds up every later command of its
     /// connection.
     synced: Mutex<Vec<(MultiplexedConnection, Life)>>,
 }
 
 /// The connection in use.
-#[derive(Clone)]
 pub(super) struct Current {
     pub(super) host: Host,
     pub(super) connection: MultiplexedConnection,
@@ -89,16 +88,18 @@ impl Node {
             return self.send_replicated(command, how).await;
         }
         let current = self.current().await.map_err(|error| Failure { error, sent: false })?;
-        let (number, Current { mut connection, batch, life, .. }) = current;
+        let (number, current) = current;
+        let mut connection = current.connection.clone();
         let asked = async {
             if how.asking {
                 // As one pipeline: ASKING counts for the next command on the connection alone.
                 return in_order(&mut connection, command, how).await;
             }
-            let answer = batch.send(connection, command).await;
+            let answer = current.batch.send(connection, command).await;
             answer.and_then(Value::extract_error).map(|value| (value, None))
         };
-        let answer = life.unless_ended(asked).await.unwrap_or_else(|| Err(batch::cut_off()));
+        let answer =
+            current.life.unless_ended(asked).await.unwrap_or_else(|| Err(batch::cut_off()));
         answer.map_err(|error| {
             if error::recovery(&error) != Recovery::None {
                 self.disconnect(number);
@@ -127,10 +128,10 @@ impl Node {
     }
 
     /// The connection in use, or a new one; and its number.
-    pub(super) async fn current(&self) -> RedisResult<(u64, Current)> {
+    pub(super) async fn current(&self) -> RedisResult<(u64, Arc<Current>)> {
         let connect = async || {
             let (host, connection, life) = self.connect().await?;
-            Ok(Current { host, connection, batch: Arc::default(), life })
+            Ok(Arc::new(Current { host, connection, batch: Arc::default(), life }))
         };
         self.current.get(|_| true, connect).await
     }
@@ -149,8 +150,13 @@ impl Node {
     }
 
     /// The connection in use, if there is one; and its number.
-    pub(super) fn in_use(&self) -> Option<(u64, Current)> {
+    pub(super) fn in_use(&self) -> Option<(u64, Arc<Current>)> {
         self.current.current(|_| true)
+    }
+
+    /// Its number.
+    pub(super) fn number_in_use(&self) -> Option<u64> {
+        self.current.number()
     }
 
     /// Makes no more use of the connection of that number. The first of those whose answers are lost
@@ -164,7 +170,7 @@ impl Node {
 
     /// Ends the connections. A command that is sent later connects again.
     pub(super) fn close(&self) {
-        if let Some((number, _)) = self.in_use() {
+        if let Some(number) = self.number_in_use() {
             self.current.give_up(number);
         }
         lock(&self.synced).clear();

@@ -23,11 +23,12 @@ use crate::backend::Moment;
 use crate::backend::support::sync::lock;
 use crate::error::Result;
 use redis::{PushInfo, PushKind, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 /// How many channels may stay subscribed to that no task listens to any more: most locks that were
@@ -59,7 +60,9 @@ pub(crate) struct Subscriber {
     /// The number of the connection that is subscribed; zero when none is. By its number a late word of
     /// an old connection is told from one of the present one.
     subscribed: Arc<AtomicU64>,
-    connection: Mutex<Current>,
+    connection: Arc<Mutex<Current>>,
+    /// After how many messages that no task wanted a channel is left.
+    leaves_after: u32,
     /// When [`check_every`](Self::check_every) checked the connection last.
     checked: std::sync::Mutex<Option<Moment>>,
 }
@@ -86,7 +89,31 @@ impl Subscriber {
     ) -> Self {
         let (channels, subscribed, connection, checked) = Default::default();
         let on_notice = Arc::new(on_notice);
-        Self { connector, channel, sharded, on_notice, channels, subscribed, connection, checked }
+        Self {
+            connector,
+            channel,
+            sharded,
+            on_notice,
+            channels,
+            subscribed,
+            connection,
+            leaves_after: u32::MAX,
+            checked,
+        }
+    }
+
+    /// Has a channel left on which so many messages came, one after another, while no task wanted any.
+    /// For channels that tell of every release: whoever waited for a name once would hear of all of them.
+    pub(crate) fn leaving_after(self, messages: u32) -> Self {
+        Self { leaves_after: messages, ..self }
+    }
+
+    /// Whether the server has this keeper among those that a message on the channel goes to, as far as is
+    /// known: while that changes, yes.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        let current = self.connection.try_lock();
+        current
+            .map_or(true, |current| self.is_subscribed() && lock(&current.names).contains(channel))
     }
 
     /// Whether messages arrive, as far as is known.
@@ -112,6 +139,9 @@ impl Subscriber {
             channels: self.channels.clone(),
             subscribed: self.subscribed.clone(),
             on_notice: self.on_notice.clone(),
+            connection: Arc::downgrade(&self.connection),
+            leaves_after: self.leaves_after,
+            unwanted: std::sync::Mutex::default(),
         };
         let on_push = move |push| handler.on_push(&push);
         let explain = |error| self.connector.explain(error);
@@ -216,6 +246,11 @@ struct PushHandler {
     channels: Arc<Channels>,
     subscribed: Arc<AtomicU64>,
     on_notice: OnNotice,
+    /// Weak: the connection has this, and would keep itself.
+    connection: Weak<Mutex<Current>>,
+    leaves_after: u32,
+    /// How many messages came on a channel since a task last wanted one.
+    unwanted: std::sync::Mutex<HashMap<String, u32>>,
 }
 
 impl PushHandler {
@@ -227,7 +262,9 @@ impl PushHandler {
                     if channel == self.own.as_bytes() {
                         (self.on_notice)(Notice::Message(&String::from_utf8_lossy(text)));
                     } else {
-                        self.channels.notify(&String::from_utf8_lossy(channel));
+                        let channel = String::from_utf8_lossy(channel);
+                        let wanted = self.channels.notify(&channel);
+                        self.count(&channel, wanted);
                     }
                 }
             }
@@ -247,12 +284,56 @@ impl PushHandler {
         Ok(())
     }
 
+    /// Leaves a channel on which too many messages came that no task wanted.
+    fn count(&self, channel: &str, wanted: bool) {
+        let mut unwanted = lock(&self.unwanted);
+        if wanted {
+            unwanted.remove(channel);
+            return;
+        }
+        // Channels that were left in bulk are counted no more.
+        if unwanted.len() > MOST_IDLE {
+            unwanted.clear();
+        }
+        let count = unwanted.entry(channel.to_owned()).or_default();
+        *count += 1;
+        if *count < self.leaves_after {
+            return;
+        }
+        unwanted.remove(channel);
+        let (channels, channel) = (self.channels.clone(), channel.to_owned());
+        if let (Some(connection), Ok(runtime)) = (self.connection.upgrade(), Handle::try_current())
+        {
+            runtime.spawn(leave(connection, self.number, channels, channel));
+        }
+    }
+
     /// Tells, once, that messages are missed from now on.
     fn disconnected(&self) {
         if ended(&self.subscribed, self.number) {
             (self.on_notice)(Notice::Disconnected);
             self.channels.notify_all();
         }
+    }
+}
+
+/// Unsubscribes from a channel, unless a task wants it by now. One that begins to want it meanwhile has to
+/// wait, and then subscribes again.
+async fn leave(
+    current: Arc<Mutex<Current>>,
+    number: u64,
+    channels: Arc<Channels>,
+    channel: String,
+) {
+    let mut current = current.lock().await;
+    if current.number != number || channels.has(&channel) {
+        return;
+    }
+    let Current { connection: Some(connection), names, .. } = &mut *current else { return };
+    if lock(names).remove(&channel)
+        && let Err(error) = connection.unsubscribe_sharded(&[channel]).await
+    {
+        tracing::debug!(%error, "a channel was not left");
     }
 }
 

@@ -11,6 +11,7 @@
 --   { queued, place, ms until the first claim ahead may expire, stamp }
 --   { busy }
 --   { uncovered, the mode that the owner holds }
+--   { other, the mode of the claim that has this id, its ttl }
 --
 -- Letters are compared as bytes: 49 is 1, 70 is F, 88 is X, 89 is Y.
 local value = redis.call('GET', KEYS[1])

@@ -7,8 +7,11 @@ load()
 last = math.max(last, plausible(tonumber(ARGV[5])))
 -- It holds the name already: the answer to an earlier request was lost, or it was granted meanwhile.
 -- The answer means "held for the whole ttl", so that is what the claim gets.
+-- Or it was asked for by its id at another keeper: it is looked after by the one that asked last.
 for _, holder in ipairs(holders) do
-  if holder.id == id and holder.expires > now then
+  if holder.id == id and holder.expires > now and holder.owner ~= '' then
+    if holder.mode ~= mode or holder.ttl ~= claim.ttl then return { 'other', holder.mode, holder.ttl } end
+    holder.keeper = claim.keeper
     holder.expires, holder.fresh = now + holder.ttl, true
     advance()
     store()
@@ -17,8 +20,14 @@ for _, holder in ipairs(holders) do
 end
 -- It may wait already: then it keeps its place.
 if again then
-  local place = place_of(id)
+  local place, record = place_of(id)
   if place then
+    local waiting = read(record)
+    if waiting.mode ~= mode or waiting.ttl ~= claim.ttl then return { 'other', waiting.mode, waiting.ttl } end
+    if waiting.keeper ~= claim.keeper then
+      waiting.keeper = claim.keeper
+      redis.call('LSET', KEYS[2], place - 1, written(waiting))
+    end
     keep_waiting(claim.keeper)
     advance()
     for _, holder in ipairs(holders) do

@@ -15,7 +15,7 @@ if #broken == 0 then return 0 end
 -- The reason stays for a minute, for a holder that misses the message and asks by its next renewal.
 for _, holder in ipairs(broken) do
   redis.call('HSET', KEYS[3], 'b' .. holder.id, digits(now + KEPT) .. '\n' .. ARGV[2])
-  redis.pcall('PUBLISH', CHANNEL .. holder.keeper, 'broken ' .. holder.id .. ' ' .. ARGV[2])
+  redis.pcall('PUBLISH', CHANNEL .. string.lower(holder.keeper), 'broken ' .. holder.id .. ' ' .. ARGV[2])
 end
 redis.call('HSET', KEYS[3], 'b' .. ARGV[3], digits(now + KEPT) .. '\n' .. #broken)
 extend(KEYS[3], KEPT)

@@ -8,7 +8,11 @@ for id in string.gmatch(ARGV[2], '%x+') do gone[id] = true end
 load()
 -- Only claims that have this keeper on record: ids come from a client, which may be wrong.
 local removed, kept = #holders, {}
-drop(function(holder) return gone[holder.id] and holder.keeper == ARGV[1] end)
+-- And none that was asked for by its id: another keeper may have found it, and hold it. Nor one that is
+-- kept by its ticket, whose keeper is in capitals.
+drop(function(holder)
+  return gone[holder.id] and holder.keeper == ARGV[1] and holder.owner ~= 'claim-' .. holder.id
+end)
 removed = removed - #holders
 local records = redis.call('LRANGE', KEYS[2], 0, -1)
 for _, record in ipairs(records) do

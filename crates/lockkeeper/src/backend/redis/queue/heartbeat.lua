@@ -25,7 +25,7 @@ advance()
 local held = {}
 for _, holder in ipairs(holders) do
   -- A holder without an owner was released and stays for its shortest time: no keeper has it.
-  if holder.keeper == keeper and holder.owner ~= '' then
+  if string.lower(holder.keeper) == keeper and holder.owner ~= '' then
     held[#held + 1] = holder.id
     held[#held + 1] = digits(holder.token)
     held[#held + 1] = holder.expires - now

@@ -10,7 +10,7 @@ use crate::backend::redis::error::unexpected;
 use crate::backend::redis::keys::Keys;
 use crate::backend::redis::protocol::{number, span, text};
 use crate::backend::support::list;
-use crate::backend::{HolderView, LockView, Name};
+use crate::backend::{HolderView, LockView, Name, Page};
 use crate::error::{ErrorKind, Result};
 use redis::Value;
 use std::borrow::Cow;
@@ -20,6 +20,24 @@ use std::collections::BTreeSet;
 pub(super) async fn list(requests: &Requests, prefix: &str) -> Result<Vec<LockView>> {
     let names = names(requests, prefix).await?;
     list::shown(names, ErrorKind::Store, |name| async move { show(requests, &name).await }).await
+}
+
+/// Some of them, in the order in which Redis goes through its keys.
+pub(super) async fn list_page(
+    requests: &Requests,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    // Letter by letter, so that the coded beginning is the beginning of the coded name.
+    let start = Keys::beginning(&requests.prefix, prefix);
+    let (keys, next) = requests.client.some_keys(&start, None, after, limit).await?;
+    // The state alone says nothing: it stays behind for a while.
+    let keys = keys.iter().filter(|key| !key.ends_with("}:state"));
+    let names = keys.filter_map(|key| Keys::name_of(&requests.prefix, key)?.ok());
+    let names: BTreeSet<Name> = names.collect();
+    let shown = |name: Name| async move { show(requests, &name).await };
+    Ok(Page::new(list::shown(names, ErrorKind::Store, shown).await?, next))
 }
 
 /// Who holds and who waits for one name.

@@ -23,7 +23,7 @@
 
 use super::answers::HandedOver;
 use super::local_handover::{Chain, Handover, Step, Validity};
-use super::requests::{Entry, Promoted, Request, Unheard};
+use super::requests::{Entry, Promoted, Request, Unheard, Whose};
 use super::wait::LIFE;
 use super::waiters::{Taken, Wakeup};
 use super::{Granted, Shared};
@@ -38,6 +38,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// The longest that anyone keeps a claim for at a time.
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// What keeps a claim and gives it back.
 #[derive(Debug)]
@@ -57,8 +60,11 @@ pub(super) struct QueueLease {
     next: Vec<Promoted>,
     /// Whether giving it back was begun; a claim that is dropped without stays for its ttl.
     given_back: bool,
-    /// Made by another keeper: it becomes this one's with its first renewal.
-    adopts: bool,
+    /// Whose it is with the next renewal: [`Whose::Same`] until others may have it, too. From then on
+    /// each renewal says so, since any of them may have said otherwise.
+    whose: Whose,
+    /// Whose it is by the last one.
+    said: Whose,
     alarm: OwnAlarm,
 }
 
@@ -91,19 +97,20 @@ impl QueueLease {
             successor: None,
             next: Vec::new(),
             given_back: false,
-            adopts: false,
+            whose: Whose::Same,
+            said: Whose::Same,
             alarm: OwnAlarm::default(),
         }
     }
 
-    /// The lease of a claim that another keeper made. It takes no part in local hand-overs, for
+    /// The lease of a claim that any keeper made. It takes no part in local hand-overs, for
     /// which its token would have to be known.
-    pub(super) fn adopt(shared: Arc<Shared>, entry: Entry, ttl: Duration) -> Self {
+    pub(super) fn of_ticket(shared: Arc<Shared>, entry: Entry, ttl: Duration) -> Self {
         let request = Arc::new(Request { ttl, record: String::new(), alone: false });
         let validity = Validity { sent: Moment::now(), valid_for: Duration::ZERO };
         let granted = Granted { token: 0, validity, chain: None };
         let mut lease = Self::new(shared, entry, request, granted);
-        lease.adopts = true;
+        lease.whose = Whose::Kept;
         lease
     }
 
@@ -145,11 +152,11 @@ impl QueueLease {
     }
 
     /// Renews; and if Redis may not have this claim on record yet, tells it of the hand-over again.
-    async fn ask_to_keep(&self) -> Result<Standing> {
+    async fn ask_to_keep(&self, whose: Whose) -> Result<Standing> {
         let (requests, entry, ttl) = (&self.shared.requests, &self.entry, self.request.ttl);
         let predecessors = self.predecessors();
         let (Some(chain), false) = (&self.chain, predecessors.is_empty()) else {
-            return requests.renew(entry, ttl, self.adopts).await;
+            return requests.renew(entry, ttl, whose).await;
         };
         let successor = entry.id.clone();
         let step = Step { successor, predecessors, asks_for_successors: false, request: 0 };
@@ -158,27 +165,28 @@ impl QueueLease {
         Ok(match kept.await? {
             HandedOver::OnRecord(successors) => {
                 chain.confirmed(&entry.id, successors, contact);
-                Standing::Held
+                // Now that Redis has it on record.
+                match whose {
+                    Whose::Same => Standing::Held,
+                    whose => requests.renew(entry, ttl, whose).await?,
+                }
             }
             HandedOver::Lost(reason) => Standing::Lost(reason),
             HandedOver::Unknown => Standing::Lost(LossReason::Gone),
         })
     }
-}
 
-#[async_trait]
-impl Lease for QueueLease {
     /// Also confirms a claim that was granted by a message, or handed over locally: from then on it has
     /// its whole ttl.
-    async fn renew(&mut self) -> Result<Standing> {
+    async fn keep(&mut self, whose: Whose) -> Result<Standing> {
+        self.said = whose;
         let contact = self.shared.waiters.contact();
-        let standing = self.ask_to_keep().await?;
+        let standing = self.ask_to_keep(whose).await?;
         match standing {
             Standing::Lost(_) => {
                 self.unwatch();
             }
             _ => {
-                self.adopts = false;
                 self.validity = Validity { sent: contact.sent, valid_for: self.request.ttl };
                 self.chain.iter().for_each(|chain| chain.contact(contact));
             }
@@ -186,6 +194,24 @@ impl Lease for QueueLease {
         // So that a broken lock is heard of at once, not at the next renewal.
         self.shared.subscriber.try_for(self.request.ttl / 10).await;
         Ok(standing)
+    }
+}
+
+#[async_trait]
+impl Lease for QueueLease {
+    async fn renew(&mut self) -> Result<Standing> {
+        self.keep(self.whose).await
+    }
+
+    /// It is nobody's until a keeper takes it over; or this one's again, if it goes on with it.
+    async fn hand_out(&mut self) -> Result<Standing> {
+        self.whose = Whose::Ours;
+        self.keep(Whose::Nobodys).await
+    }
+
+    async fn take_over(&mut self) -> Result<Standing> {
+        self.whose = Whose::Ours;
+        self.keep(Whose::Ours).await
     }
 
     /// Hands over if it may, else gives back. A repetition tells Redis the same as the first
@@ -223,7 +249,12 @@ impl Drop for QueueLease {
         // A detached claim has no holder to alarm.
         self.unwatch();
         if let Some(owned) = self.entry.owned.as_ref().filter(|_| !self.given_back) {
-            owned.detach(self.request.ttl);
+            match self.said {
+                Whose::Same | Whose::Kept => owned.detach(self.request.ttl),
+                // Others may keep it for as long as they like, and this keeper is the one that is asked.
+                Whose::Ours => owned.detach(LONGEST_TTL),
+                Whose::Nobodys => {}
+            }
         }
         self.shared.wake_promoted(&self.entry.keys.lock, std::mem::take(&mut self.next));
     }

@@ -1,7 +1,7 @@
 -- Takes a claim out of the queue whose patience is over, unless it was granted meanwhile: then it has
 -- the name for its whole ttl.
 --
--- ARGV: id
+-- ARGV: id, keeper
 -- Returns the token; or { left, the place it had, 0 if it was not in the queue }
 local id = ARGV[1]
 load()
@@ -15,7 +15,8 @@ for _, holder in ipairs(holders) do
   end
 end
 local place, record = place_of(id)
-if place then
+-- Not where another keeper waits for the same claim by now, which was asked for by its id.
+if place and read(record).keeper == ARGV[2] then
   redis.call('LREM', KEYS[2], 1, record)
   answer[2] = place
   advance()

@@ -8,6 +8,8 @@
 --   G<token>   free, while some wait (only where newcomers may go first)
 --   X<record>  held by one exclusive claim, nobody waits; Y<record> the same, some wait
 --   M<token>   held by several claims, which are in the state
+-- The letter is also the version of all that is stored of the name: these are version 1. What a later
+-- version stores, and this one must not touch, begins with V and the number of that version.
 -- The key's expiry is the claim's. Y may be said where nobody waits any more, X never where some do.
 --
 -- A record is id, token, since, keeper, mode, ttl, owner, identity, note, a line each.
@@ -59,11 +61,14 @@ local function digits(number) return string.format('%.0f', number) end
 -- The token, or 0 if it is not to be believed.
 local function plausible(token) return token and token <= micros + FAR and token or 0 end
 
--- A record, taken apart. Whatever is no record is somebody else's: nothing is done with it.
+-- Whatever is none of ours, or of a later version, holds the name: nothing is done with it.
+local function refuse(value) error(string.find(value, '^V%d') and 'LATER' or 'FOREIGN', 0) end
+
+-- A record, taken apart.
 local function read(record)
   local at, to, id, token, since, keeper, mode, ttl, owner =
     string.find(record, '^(%x+)\n(%d+)\n(%d+)\n(%x+)\n(%w+)\n(%d+)\n([^\n]*)\n')
-  if not at then error('FOREIGN', 0) end
+  if not at then refuse(record) end
   return { id = id, token = tonumber(token), since = tonumber(since), keeper = keeper,
     mode = mode, ttl = tonumber(ttl), owner = owner, rest = string.sub(record, to + 1) }
 end
@@ -120,7 +125,7 @@ local function load()
       end)
     end
   else
-    error('FOREIGN', 0)
+    refuse(value)
   end
 end
 

@@ -47,8 +47,8 @@ use super::keys::Keys;
 use super::rights::{self, Wanted};
 use super::sequence::Numbers;
 use crate::backend::{
-    Backend, Capability, Claim, ClaimId, FencingToken, Grant, HolderView, Inspector, Lease,
-    LockView, Moment, Name, Patience, Reserve, Reserved, Sequencer, Ticket,
+    Backend, Capability, Claim, ClaimId, FencingToken, Finding, Grant, HolderView, Inspector,
+    Lease, LockView, Moment, Name, Page, Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -164,6 +164,9 @@ impl Backend for Queue {
                 self.wait(claim, entry, request, patience, waiting, (asked, sent, woken)).await
             }
             (Ok(Asked::Uncovered(mode)), ..) => Err(mode.upgrade_refused(&claim.name, claim.mode)),
+            (Ok(Asked::OtherTerms(mode, ttl)), ..) => {
+                claim.refuse_other_terms(mode, Some(ttl)).map(|()| None)
+            }
             (asked, ..) => asked.map(|_| None),
         };
         if let Some(waiting) = waiting {
@@ -201,15 +204,22 @@ impl Backend for Queue {
         Keys::new(&self.shared.requests.prefix, name).all().map(str::to_owned).into()
     }
 
-    /// The claim becomes this keeper's with its first renewal: until then messages about it go to the
-    /// keeper that made it.
+    /// The claim stays the keeper's that has it, unless this one takes it over.
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let entry = self.shared.own_entry(&ticket.name, ticket.id);
-        Some(Box::new(QueueLease::adopt(self.shared.clone(), entry, ticket.ttl)))
+        Some(Box::new(QueueLease::of_ticket(self.shared.clone(), entry, ticket.ttl)))
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {
         super::incarnation(&self.shared.requests.client).await
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        super::checkup::checkup(&self.shared.requests.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        super::checkup::round_trips(&self.shared.requests.client, count).await
     }
 }
 
@@ -223,6 +233,10 @@ impl fmt::Display for Queue {
 impl Inspector for Queue {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         inspect::list(&self.shared.requests, prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        inspect::list_page(&self.shared.requests, prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {
@@ -294,7 +308,7 @@ fn wanted(client: &Client, prefix: &str) -> Wanted {
     let (lock, channel) = (format!("{prefix}{{lock}}"), format!("{prefix}keeper:0"));
     let commands = [
         "get", "set", "del", "exists", "setrange", "pttl", "pexpire", "hget", "hset", "hdel",
-        "hgetall", "hlen", "rpush", "lpush", "lpop", "lrange", "lindex", "llen", "lrem",
+        "hgetall", "hlen", "rpush", "lpush", "lpop", "lrange", "lindex", "llen", "lrem", "lset",
     ];
     let wanted = Wanted::default()
         .on_key(&lock, &commands)

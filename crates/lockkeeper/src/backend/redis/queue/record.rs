@@ -5,7 +5,7 @@
 //! | id | of the claim, 32 hexadecimal digits |
 //! | token | 0 while it waits |
 //! | since | when it began to wait or to hold, in ms of the server's clock; 0 if the token tells it |
-//! | keeper | whose claim it is: where messages about it go, and whose heartbeat keeps it in the queue |
+//! | keeper | whose claim it is: where messages about it go, and whose heartbeat keeps it in the queue; in capitals when others keep it by its ticket, so that this keeper is not asked for it; zeros when it was handed out |
 //! | mode | `x`, `s`, or `p3` for one of three permits |
 //! | ttl | in ms: what a renewal, or its turn, gives it |
 //! | owner | who may enter again; its own id if none was named; empty if it only stays |

@@ -1,24 +1,35 @@
--- Gives a claim its whole ttl again, if it is still held.
+-- Gives a claim its whole ttl again, if it is still held; never less than it has, since another that has
+-- the claim may have been told more.
 --
--- ARGV: id, ttl; and where another keeper made the claim, the keeper that has it from now on: messages
---       about the claim go to that one, which answers for it when others ask whether it is there. The
---       ttl on record is then raised to this one: no claim is believed to have more than that left
+-- ARGV: id, ttl; and for a claim that others may have, too, the keeper that has it from now on, or `-` for
+--       the same one: messages about the claim go to that one, which answers for it when others ask
+--       whether it is there. The ttl on record is then raised to this one: no claim is believed to have
+--       more than that left. The same keeper is then written in capitals: it is told of a break, but is
+--       not asked for the claim any more, since it may have detached it and not know who keeps it
 -- Returns 1 if the claim is held; else { broken, reason } or { gone }
 --
 -- Without lib.lua: a renewal is the most frequent request, and touches no other claim. 77 is M, 88 is
 -- X, 89 is Y.
 local value = redis.call('GET', KEYS[1])
 local letter = value and string.byte(value)
--- A record of this keeper, from the part before the keeper's line to the ttl.
-local function adopted(head, mode, ttl)
-  return head .. ARGV[3] .. mode .. (tonumber(ttl) < tonumber(ARGV[2]) and ARGV[2] or ttl)
+-- A record of that keeper, from the part before the keeper's line to the ttl.
+local function adopted(head, keeper, mode, ttl)
+  keeper = ARGV[3] == '-' and string.upper(keeper) or ARGV[3]
+  return head .. keeper .. mode .. (tonumber(ttl) < tonumber(ARGV[2]) and ARGV[2] or ttl)
+end
+-- For how long it is kept, which has `left`, by a record with this beginning.
+local function span(left, record, head)
+  local ttl = tonumber(ARGV[2])
+  if left <= ttl then return ttl end
+  return math.max(ttl, math.min(left, tonumber(string.match(record, head .. '%x+\n%w+\n(%d+)')) or ttl))
 end
 if (letter == 88 or letter == 89) and string.sub(value, 2, #ARGV[1] + 2) == ARGV[1] .. '\n' then
+  local kept = string.format('%.0f', span(redis.call('PTTL', KEYS[1]), value, '^.%x+\n%d+\n%d+\n'))
   if ARGV[3] then
-    value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)%x+(\n%w+\n)(%d+)', adopted, 1)
-    redis.call('SET', KEYS[1], value, 'PX', ARGV[2])
+    value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)(%x+)(\n%w+\n)(%d+)', adopted, 1)
+    redis.call('SET', KEYS[1], value, 'PX', kept)
   else
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    redis.call('PEXPIRE', KEYS[1], kept)
   end
   return 1
 end
@@ -29,14 +40,15 @@ if letter == 77 then
     local clock = redis.call('TIME')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local to = string.find(held, '\n', 1, true)
+    local expires = tonumber(string.sub(held, 1, to - 1))
+    local ttl = span(expires - now, held, '^%d+\n%x+\n%d+\n%d+\n')
     if ARGV[3] then
-      held = string.gsub(held, '^(%d+\n%x+\n%d+\n%d+\n)%x+(\n%w+\n)(%d+)', adopted, 1)
+      held = string.gsub(held, '^(%d+\n%x+\n%d+\n%d+\n)(%x+)(\n%w+\n)(%d+)', adopted, 1)
     end
-    if tonumber(string.sub(held, 1, to - 1)) > now then
-      local ttl = tonumber(ARGV[2])
+    if expires > now then
       -- The expiries first: at maxmemory Redis lets a script go on once it has written.
       for _, key in ipairs({ KEYS[1], KEYS[3] }) do
-        redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), ttl))
+        redis.call('PEXPIRE', key, string.format('%.0f', math.max(redis.call('PTTL', key), ttl)))
       end
       redis.call('HSET', KEYS[3], 'h' .. ARGV[1], string.format('%.0f', now + ttl) .. string.sub(held, to))
       return 1

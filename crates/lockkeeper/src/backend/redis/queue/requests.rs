@@ -43,6 +43,27 @@ pub(super) struct Entry {
     pub(super) owned: Option<Arc<Owned>>,
 }
 
+/// Whose claim it is after a renewal: that keeper is told what becomes of the claim, and asked whether it
+/// has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// As it was.
+    Same,
+    /// As it was, by the ticket of a claim that others may have, too.
+    Kept,
+    /// This keeper's.
+    Ours,
+    /// No keeper's, until one takes it over. One that once had it, and was asked, would say that it has no
+    /// such claim, and take it from the one that does.
+    Nobodys,
+}
+
+/// In the place of a keeper that stays the same.
+const AS_IT_WAS: &str = "-";
+
+/// In the place of the keeper of a claim that is nobody's: no keeper is called so.
+const NOBODY: &str = "00000000000000000000000000000000";
+
 /// What a claim stands in the queue with.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -68,6 +89,8 @@ pub(super) enum Asked {
     },
     /// The owner holds the name in this mode, which does not cover what it asks for.
     Uncovered(Mode),
+    /// The claim with this id was made in this mode and with this ttl.
+    OtherTerms(Mode, Duration),
 }
 
 /// A claim of this keeper whose turn it is, by the answer to a request sent at `since`.
@@ -150,7 +173,7 @@ impl Requests {
     ) -> Result<Asked> {
         let ttl = claim.ttl.as_millis().to_string();
         let exclusive = claim.mode == Mode::Exclusive;
-        let first = flags([exclusive, may_queue, again, self.barging]);
+        let first = flags([exclusive, may_queue, again || claim.by_id, self.barging]);
         let repeated = flags([exclusive, may_queue, true, self.barging]);
         let known = self.last_tokens.of(&keys.lock).to_string();
         let arguments =
@@ -165,6 +188,10 @@ impl Requests {
                 ([_, mode], Some("uncovered")) => {
                     text(mode).and_then(mode_of).map(Asked::Uncovered)
                 }
+                ([_, mode, ttl], Some("other")) => {
+                    let mode = text(mode).and_then(mode_of);
+                    mode.zip(span(ttl)).map(|(mode, ttl)| Asked::OtherTerms(mode, ttl))
+                }
                 ([_, place, next, stamp], Some("queued")) => queued(place, next, stamp),
                 _ => None,
             },
@@ -173,17 +200,21 @@ impl Requests {
         asked.ok_or_else(|| unexpected(&answer))
     }
 
-    /// Gives the claim its whole ttl again, if it is still held. With `adopt`, it is this keeper's
-    /// from then on: another keeper made it.
+    /// Gives the claim its whole ttl again, if it is still held, and says whose it is from then on.
     pub(super) async fn renew(
         &self,
         Entry { keys, id, .. }: &Entry,
         ttl: Duration,
-        adopt: bool,
+        whose: Whose,
     ) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
-        let arguments = [id.as_bytes(), ttl.as_bytes(), self.keeper.as_bytes()];
-        let arguments = &arguments[..if adopt { 3 } else { 2 }];
+        let keeper = match whose {
+            Whose::Same | Whose::Kept => AS_IT_WAS,
+            Whose::Ours => &self.keeper,
+            Whose::Nobodys => NOBODY,
+        };
+        let arguments = [id.as_bytes(), ttl.as_bytes(), keeper.as_bytes()];
+        let arguments = &arguments[..if whose == Whose::Same { 2 } else { 3 }];
         let script = &self.scripts.renew;
         match self.client.call_safely(script, &keys.all(), arguments, arguments).await? {
             Value::Int(1) => Ok(Standing::Held),
@@ -256,7 +287,8 @@ impl Requests {
 
     /// Leaves the queue, unless the claim was granted meanwhile.
     pub(super) async fn leave(&self, Entry { keys, id, .. }: &Entry) -> Result<Left> {
-        let (script, arguments) = (&self.scripts.leave, [id.as_bytes()]);
+        let arguments = [id.as_bytes(), self.keeper.as_bytes()];
+        let script = &self.scripts.leave;
         let answer = self.client.call_safely(script, &keys.all(), &arguments, &arguments).await?;
         let left = match &answer {
             Value::Int(_) => token_of(&answer).map(Left::Granted),

@@ -17,7 +17,7 @@
 use super::answers::Left;
 use super::heartbeat::Heartbeat;
 use super::local_handover::{Chain, Contact, Handover, Validity};
-use super::requests::{Asked, Entry, Request};
+use super::requests::{Asked, Entry, Request, Whose};
 use super::waiters::{HEARTBEAT, LastSeen, Waiting, Wakeup};
 use super::{Granted, Queue, Shared};
 use crate::backend::redis::keys::Keys;
@@ -78,6 +78,7 @@ impl Queue {
                 }
                 Ok(Asked::Busy) => return Ok(None),
                 Ok(Asked::Uncovered(mode)) => Some(mode.upgrade_refused(&claim.name, claim.mode)),
+                Ok(Asked::OtherTerms(mode, ttl)) => claim.refuse_other_terms(mode, Some(ttl)).err(),
                 Ok(Asked::Queued { place, next, stamp }) => {
                     shared.waiters.seen_waiting(&entry.id, LastSeen { sent, stamp });
                     patience.queued(place);
@@ -192,7 +193,7 @@ impl Queue {
             return Ok(Outcome::Granted(Granted { token, validity, chain }));
         }
         let sent = Moment::now();
-        match requests.renew(entry, claim.ttl, false).await {
+        match requests.renew(entry, claim.ttl, Whose::Same).await {
             Ok(Standing::Held | Standing::HeldFor(_)) => {
                 Ok(Outcome::Granted(Granted { chain, ..Granted::by_asking(token, sent, claim) }))
             }

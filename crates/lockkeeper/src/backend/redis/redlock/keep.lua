@@ -33,15 +33,18 @@ end
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and is_ours(value) then
-  local left = redis.call('PTTL', KEYS[1])
+  local has = redis.call('PTTL', KEYS[1])
   local marked = string.sub(value, -#MARK) == MARK
-  if marked then
-    left = -1
-  end
+  local left = marked and -1 or has
+  -- Where someone has the ticket, never less than the claim has: another may have been told more.
+  local span = (marked or ARGV[1] == '') and has > tonumber(ARGV[3]) and has or ARGV[3]
   if value == ARGV[1] or marked and ARGV[1] == '' then
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    redis.call('PEXPIRE', KEYS[1], span)
   elseif ARGV[1] == '' then
-    redis.call('SET', KEYS[1], value .. MARK, 'PX', ARGV[3])
+    redis.call('SET', KEYS[1], value .. MARK, 'PX', span)
+  elseif span ~= ARGV[3] then
+    redis.call('SET', KEYS[1], ARGV[1] .. MARK, 'PX', span)
+    remember()
   else
     -- It voted too late to be told the token, or a ticket was used, or the lock passed on.
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])

@@ -3,6 +3,7 @@
 //! ```text
 //!   orders/42                            the lock: its name as it is, as other libraries have it
 //!   lockkeeper:redlock:token             the largest token this server knows of, of all names
+//!   lockkeeper:redlock:kept-since        since when this server has kept what it answered, by its clock
 //!   lockkeeper:redlock:broken:<claim>    why a claim was broken, for as long as it would have lasted
 //!   lockkeeper:redlock:free:orders/42    no key: the channel on which a release is told
 //! ```
@@ -20,12 +21,14 @@ const OURS: &str = "lockkeeper:redlock:";
 pub(super) struct Keys {
     prefix: String,
     pub(super) token: String,
+    pub(super) kept_since: String,
 }
 
 impl Keys {
     pub(super) fn new(prefix: String) -> Self {
-        let token = format!("{prefix}{OURS}token");
-        Self { prefix, token }
+        let (token, kept_since) =
+            (format!("{prefix}{OURS}token"), format!("{prefix}{OURS}kept-since"));
+        Self { prefix, token, kept_since }
     }
 
     /// The key of a lock.
@@ -73,6 +76,7 @@ mod tests {
         let keys = Keys::new(String::new());
         assert_eq!(keys.lock(&Name::new("orders/42").unwrap()).unwrap(), "orders/42");
         assert_eq!(keys.token, "lockkeeper:redlock:token");
+        assert_eq!(keys.kept_since, "lockkeeper:redlock:kept-since");
         assert_eq!(keys.broken("ab"), "lockkeeper:redlock:broken:ab");
         assert_eq!(keys.freed("orders/42"), "lockkeeper:redlock:free:orders/42");
         let keys = Keys::new("shop:".into());

@@ -27,7 +27,12 @@ struct Known {
 
 impl Life {
     /// The life that the connection in use leads to. A restart since the last call is noticed.
-    pub(super) async fn now(&self, client: &Client, allow_eviction: bool) -> Result<NodeLife> {
+    pub(super) async fn now(
+        &self,
+        client: &Client,
+        kept_since: &str,
+        allow_eviction: bool,
+    ) -> Result<NodeLife> {
         loop {
             let before = client.connection();
             if let Some(known) = lock(&self.known).clone()
@@ -36,7 +41,7 @@ impl Life {
                 return Ok(known.aged());
             }
             let at = Moment::now();
-            let life = ask(client, allow_eviction).await?;
+            let life = ask(client, kept_since, allow_eviction).await?;
             // All of it by one connection: none was made meanwhile but the first.
             let Some(after) = client.connection() else { continue };
             if before.is_none_or(|before| before == after) {
@@ -54,11 +59,12 @@ impl Known {
     fn aged(mut self) -> NodeLife {
         let since = Moment::now().since(self.at);
         self.life.up_for = self.life.up_for.map(|up_for| up_for + since);
+        self.life.kept_for = self.life.kept_for.map(|kept_for| kept_for + since);
         self.life
     }
 }
 
-async fn ask(client: &Client, allow_eviction: bool) -> Result<NodeLife> {
+async fn ask(client: &Client, kept_since: &str, allow_eviction: bool) -> Result<NodeLife> {
     let mut life = NodeLife::default();
     let mut info = redis::cmd("INFO");
     info.arg("server");
@@ -72,6 +78,9 @@ async fn ask(client: &Client, allow_eviction: bool) -> Result<NodeLife> {
     }
     let appends = setting(client, "appendonly").await?.as_deref() == Some("yes");
     life.remembers = appends && setting(client, "appendfsync").await?.as_deref() == Some("always");
+    if life.remembers {
+        life.kept_for = kept_for(client, kept_since).await?;
+    }
     let policy = setting(client, "maxmemory-policy").await?;
     life.unfit = policy.filter(|policy| policy != "noeviction" && !allow_eviction).map(|policy| {
         format!(
@@ -80,6 +89,23 @@ async fn ask(client: &Client, allow_eviction: bool) -> Result<NodeLife> {
         )
     });
     Ok(life)
+}
+
+/// For how long the server has kept what it answered. The first keeper that meets it writes the time down,
+/// by the server's clock: on a disk that was lost, or in a folder that is new with each start, that is
+/// gone with the locks.
+async fn kept_for(client: &Client, kept_since: &str) -> Result<Option<Duration>> {
+    let Some(now) = told(client.command(None, &redis::cmd("TIME")).await)? else { return Ok(None) };
+    let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(now) else { return Ok(None) };
+    let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
+    let mut note = redis::cmd("SET");
+    note.arg(kept_since).arg(now).arg("NX");
+    told(client.command(Some(kept_since), &note).await)?;
+    let mut get = redis::cmd("GET");
+    get.arg(kept_since);
+    let since = told(client.command(Some(kept_since), &get).await)?;
+    let since: Option<u64> = since.and_then(|since| redis::from_redis_value(since).ok());
+    Ok(since.map(|since| Duration::from_micros(now.saturating_sub(since))))
 }
 
 /// A setting of the server, where the user may see it.

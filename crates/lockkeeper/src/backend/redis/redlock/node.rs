@@ -2,18 +2,22 @@
 
 use super::life::Life;
 use super::requests::{By, Requests};
+use crate::backend::redis::checkup;
 use crate::backend::redis::client::Subscriber;
 use crate::backend::support::list;
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, GaveBack, Grant, Inspector, Kept,
-    Lease, LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release, Released,
-    Standing, Ticket, Vote, Voter,
+    Alarm, Backend, Capability, Claim, ClaimId, FencingToken, Finding, GaveBack, Grant, Inspector,
+    Kept, Lease, LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release,
+    Released, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// After how many releases of a name that nobody here waits for any more it is not listened for.
+const UNWANTED: u32 = 3;
 
 /// One server.
 #[derive(Debug)]
@@ -38,16 +42,22 @@ pub(super) struct NodeSettings {
 impl RedlockNode {
     pub(super) fn new(requests: Requests, settings: NodeSettings) -> Self {
         let (connector, channel) = (requests.client.connector.clone(), requests.keys.freed(""));
-        let subscriber = Arc::new(Subscriber::new(connector, channel, false, |_| {}));
+        let subscriber =
+            Arc::new(Subscriber::new(connector, channel, false, |_| {}).leaving_after(UNWANTED));
         Self { shared: Arc::new(requests), subscriber, life: Life::default(), settings }
     }
 }
 
 #[async_trait]
 impl Voter for RedlockNode {
-    async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote> {
+    async fn ask(
+        &self,
+        claim: &Claim,
+        token: Option<FencingToken>,
+        wants_clock: bool,
+    ) -> Result<Vote> {
         match self.settings.token {
-            true => self.shared.ask(claim, token).await,
+            true => self.shared.ask(claim, token, wants_clock).await,
             false => self.shared.ask_plainly(claim).await,
         }
     }
@@ -61,7 +71,8 @@ impl Voter for RedlockNode {
     }
 
     async fn life(&self) -> Result<NodeLife> {
-        self.life.now(&self.shared.client, self.settings.allow_eviction).await
+        let Requests { client, keys, .. } = &*self.shared;
+        self.life.now(client, &keys.kept_since, self.settings.allow_eviction).await
     }
 
     fn released(&self, name: &Name) -> Option<Released> {
@@ -93,7 +104,11 @@ impl Passing for RedlockNode {
     }
 
     async fn give_back(&self, name: &Name, taken_as: ClaimId, stay: Duration) -> Result<GaveBack> {
-        self.shared.release(name, By::TakenAs(&taken_as.to_string()), stay).await
+        let told = self.shared.release(name, By::TakenAs(&taken_as.to_string()), stay).await?;
+        // This keeper may be among those who were told: it waited before.
+        let own = || u64::from(self.subscriber.hears(&self.shared.keys.freed(name.as_str())));
+        let awaited = |told| told > 0 && told > own();
+        Ok(told.map_or(GaveBack::Lacked, |told| GaveBack::Had { awaited: awaited(told) }))
     }
 }
 
@@ -105,7 +120,7 @@ impl Backend for RedlockNode {
 
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let sent = Moment::now();
-        match self.ask(claim, None).await? {
+        match self.ask(claim, None, false).await? {
             Vote::No { .. } => Ok(None),
             Vote::Yes { .. } => {
                 let lease = NodeLease { shared: self.shared.clone(), ticket: Ticket::of(claim) };
@@ -143,6 +158,14 @@ impl Backend for RedlockNode {
 
     async fn incarnation(&self) -> Result<Option<String>> {
         Ok(self.life().await?.id)
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        checkup::checkup(&self.shared.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        checkup::round_trips(&self.shared.client, count).await
     }
 }
 
@@ -205,8 +228,8 @@ impl Lease for NodeLease {
     async fn release(&mut self, how: &Release<'_>) -> Result<()> {
         let id = self.ticket.id.to_string();
         match self.shared.release(&self.ticket.name, By::Claim(&id), how.stay()).await? {
-            GaveBack::Lacked => Err(LossReason::Gone.to_error()),
-            _ => Ok(()),
+            None => Err(LossReason::Gone.to_error()),
+            Some(_) => Ok(()),
         }
     }
 

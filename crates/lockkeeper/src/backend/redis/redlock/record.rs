@@ -96,6 +96,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             identity: identity.into(),
             note: note.into(),
+            by_id: false,
         }
     }
 

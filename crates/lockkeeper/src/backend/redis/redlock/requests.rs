@@ -5,9 +5,7 @@ use super::record::{holder_of, id_of, passed_value_of, taken_as, value_of, view_
 use crate::backend::redis::client::{Client, Script};
 use crate::backend::redis::error::unexpected;
 use crate::backend::redis::protocol::{number, span, text, token_of};
-use crate::backend::{
-    Claim, ClaimId, FencingToken, GaveBack, HolderView, Kept, Name, Ticket, Vote,
-};
+use crate::backend::{Claim, ClaimId, FencingToken, HolderView, Kept, Name, Ticket, Vote};
 use crate::error::{Error, ErrorKind, Result};
 use redis::Value;
 use std::time::Duration;
@@ -58,12 +56,18 @@ impl Requests {
         }
     }
 
-    /// Takes the lock, if it is free; and remembers the token, if there is one.
-    pub(super) async fn ask(&self, claim: &Claim, token: Option<FencingToken>) -> Result<Vote> {
+    /// Takes the lock, if it is free; and remembers the token, if there is one. The server tells its
+    /// clock if it is wanted.
+    pub(super) async fn ask(
+        &self,
+        claim: &Claim,
+        token: Option<FencingToken>,
+        wants_clock: bool,
+    ) -> Result<Vote> {
         let key = self.keys.lock(&claim.name)?;
         let (value, id, ttl) = (value_of(claim, token), claim.id.to_string(), millis(claim.ttl));
-        let token = digits(token);
-        let words = [value.as_bytes(), id.as_bytes(), ttl.as_bytes(), token.as_bytes()];
+        let (token, clock): (_, &[u8]) = (digits(token), if wants_clock { b"1" } else { b"0" });
+        let words = [value.as_bytes(), id.as_bytes(), ttl.as_bytes(), token.as_bytes(), clock];
         let answer = self.client.call(&self.ask, &[&key, &self.keys.token], &words).await?;
         self.vote(&key, &answer)
     }
@@ -76,15 +80,19 @@ impl Requests {
         match self.client.command(Some(&key), &set).await? {
             Value::Okay => Ok(Vote::Yes { floor: 0, clock: 0 }),
             // Taken: by whom, and whether by this very claim, if the first answer was lost.
-            Value::Nil => self.ask(claim, None).await,
+            Value::Nil => self.ask(claim, None, false).await,
             other => Err(unexpected(&other)),
         }
     }
 
     fn vote(&self, key: &str, answer: &Value) -> Result<Vote> {
-        let Value::Array(parts) = answer else { return Err(unexpected(answer)) };
+        let yes = |floor| token_of(floor).map(|floor| Vote::Yes { floor, clock: 0 });
+        let parts = match answer {
+            Value::Array(parts) => parts,
+            floor => return yes(floor).ok_or_else(|| unexpected(floor)),
+        };
         let read = match &parts[..] {
-            [Value::Int(1), floor, seconds, micros] => (|| {
+            [floor @ Value::BulkString(_), seconds, micros] => (|| {
                 let clock =
                     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?;
                 Some(Vote::Yes { floor: token_of(floor)?, clock })
@@ -166,14 +174,14 @@ impl Requests {
         }
     }
 
-    /// Gives the claim back, and tells those who wait; whether it was there, as far as that is known: a
-    /// repeated request cannot tell, and says yes.
+    /// Gives the claim back, and tells those who wait; how many those are, or `None` if it was not there,
+    /// as far as that is known: a repeated request cannot tell, and says that it was.
     pub(super) async fn release(
         &self,
         name: &Name,
         id: By<'_>,
         stay: Duration,
-    ) -> Result<GaveBack> {
+    ) -> Result<Option<u64>> {
         self.remove(name, id, stay, &self.keys.freed(name.as_str())).await
     }
 
@@ -189,20 +197,20 @@ impl Requests {
         id: By<'_>,
         stay: Duration,
         channel: &str,
-    ) -> Result<GaveBack> {
+    ) -> Result<Option<u64>> {
         let key = self.keys.lock(name)?;
         let (id, by): (_, &[u8]) = match id {
             By::Claim(id) => (id.as_bytes(), b"0"),
             By::TakenAs(id) => (id.as_bytes(), b"1"),
         };
         let (stay, channel) = (millis(stay), channel.as_bytes());
-        let first = [id, stay.as_bytes(), b"0", channel, by];
-        let again = [id, stay.as_bytes(), b"1", channel, by];
-        let answer = self.client.call_telling(&self.release, &[&key], &first, &again).await?;
-        Ok(match answer {
-            Value::Int(0) => GaveBack::Lacked,
-            other => GaveBack::Had { awaited: other == Value::Int(2) },
-        })
+        let all = [id, channel, stay.as_bytes(), b"0", by];
+        // Most releases need no more than two words, each of which costs the server time.
+        let first = if stay == "0" && by == b"0" { &all[..2] } else { &all };
+        let again = [id, channel, stay.as_bytes(), b"1", by];
+        let answer = self.client.call_telling(&self.release, &[&key], first, &again).await?;
+        let had = number(&answer).ok_or_else(|| unexpected(&answer))?;
+        Ok(had.checked_sub(1))
     }
 
     /// Who has the lock, if somebody does.

@@ -13,6 +13,7 @@
 -- Returns the token, which is that of the owner's other claims if there are any; or
 --   { busy, ms until it may be free }
 --   { uncovered }: the owner reads, and asks to write
+--   { other }: the claim with this id is in the other mode
 local id, wanted, ttl, owner = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 settle()
 finish()
@@ -21,6 +22,8 @@ if others['w' .. id] then return { 'busy', 0 } end
 
 -- If it is noted already, an earlier answer was lost: it gets its whole ttl again.
 local claim = claims['c' .. id]
+-- Or it was asked for by its id at another keeper.
+if claim and (string.sub(claim.field, -6) == ':write') ~= (wanted == 'x') then return { 'other' } end
 if not claim then
   local reads, also_writes = lock[owner], lock[owner .. ':write']
   if wanted == 'x' and reads and not also_writes then return { 'uncovered' } end

@@ -9,7 +9,7 @@ use super::Shared;
 use crate::backend::redis::error::unexpected;
 use crate::backend::redis::protocol::text;
 use crate::backend::support::list;
-use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
+use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner, Page};
 use crate::error::{Error, ErrorKind, Result};
 use redis::Value;
 use std::collections::BTreeSet;
@@ -94,7 +94,25 @@ fn other(words: &[Value]) -> Option<HolderView> {
 
 /// Every name that is held and begins with `prefix`: every hash that looks like a lock.
 pub(super) async fn list(shared: &Shared, prefix: &str) -> Result<Vec<LockView>> {
-    let names = names(shared, prefix).await?;
+    shown(shared, names(shared, prefix).await?).await
+}
+
+/// Some of them, in the order in which Redis goes through its keys.
+pub(super) async fn list_page(
+    shared: &Shared,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    let start = format!("{}{prefix}", shared.layout.prefix);
+    let client = &shared.requests.client;
+    let (keys, next) = client.some_keys(&start, Some("hash"), after, limit).await?;
+    let names: BTreeSet<Name> = keys.iter().filter_map(|key| shared.layout.name_of(key)).collect();
+    Ok(Page::new(shown(shared, names).await?, next))
+}
+
+/// Those of the names that are held or waited for.
+async fn shown(shared: &Shared, names: BTreeSet<Name>) -> Result<Vec<LockView>> {
     let show = |name: Name| async move {
         let looked = look(shared, &name).await?;
         Ok(looked.unwrap_or_else(|| LockView::new(name)))

@@ -16,6 +16,8 @@ pub(super) struct ReentrantLease {
     pub(super) keys: Keys,
     pub(super) id: String,
     pub(super) ttl: Duration,
+    /// Others may have the claim, too.
+    pub(super) by_ticket: bool,
     pub(super) alarm: OwnAlarm,
 }
 
@@ -29,7 +31,8 @@ impl ReentrantLease {
 #[async_trait]
 impl Lease for ReentrantLease {
     async fn renew(&mut self) -> Result<Standing> {
-        let standing = self.shared.requests.renew(&self.keys, &self.id, self.ttl).await?;
+        let requests = &self.shared.requests;
+        let standing = requests.renew(&self.keys, &self.id, self.ttl, self.by_ticket).await?;
         // So that a broken lock is heard of at once, not at the next renewal.
         self.shared.subscriber.try_for(self.ttl / 10).await;
         Ok(standing)

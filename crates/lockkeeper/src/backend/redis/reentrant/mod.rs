@@ -44,8 +44,8 @@ use super::keys::PREFIX;
 use super::rights::{self, Wanted};
 use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::{
-    Backend, Capability, Claim, FencingToken, Grant, Inspector, Lease, LockView, LossReason, Mode,
-    Moment, Name, Patience, Ticket,
+    Backend, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease, LockView,
+    LossReason, Mode, Moment, Name, Page, Patience, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -119,6 +119,7 @@ impl Reentrant {
                     keys: keys.clone(),
                     id: claim.id.to_string(),
                     ttl: claim.ttl,
+                    by_ticket: false,
                     alarm: OwnAlarm::default(),
                 };
                 let token = FencingToken::new(token);
@@ -127,6 +128,13 @@ impl Reentrant {
             }
             Asked::Busy(left) => Ok(Answer::Busy(left)),
             Asked::Uncovered => Err(Mode::Shared.upgrade_refused(&claim.name, claim.mode)),
+            Asked::OtherMode => {
+                let other = match claim.mode {
+                    Mode::Shared => Mode::Exclusive,
+                    _ => Mode::Shared,
+                };
+                claim.refuse_other_terms(other, None).map(|()| Answer::Busy(None))
+            }
         }
     }
 }
@@ -230,11 +238,20 @@ impl Backend for Reentrant {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let keys = self.shared.layout.keys(&ticket.name).ok()?;
         let (shared, id, ttl) = (self.shared.clone(), ticket.id.to_string(), ticket.ttl);
-        Some(Box::new(ReentrantLease { shared, keys, id, ttl, alarm: OwnAlarm::default() }))
+        let (by_ticket, alarm) = (true, OwnAlarm::default());
+        Some(Box::new(ReentrantLease { shared, keys, id, ttl, by_ticket, alarm }))
     }
 
     async fn incarnation(&self) -> Result<Option<String>> {
         super::incarnation(&self.shared.requests.client).await
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        super::checkup::checkup(&self.shared.requests.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        super::checkup::round_trips(&self.shared.requests.client, count).await
     }
 }
 
@@ -248,6 +265,10 @@ impl fmt::Display for Reentrant {
 impl Inspector for Reentrant {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         inspect::list(&self.shared, prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        inspect::list_page(&self.shared, prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

@@ -48,6 +48,8 @@ pub(super) enum Asked {
     Busy(Option<Duration>),
     /// The owner reads, and asks to write.
     Uncovered,
+    /// The claim with this id was made in the other mode.
+    OtherMode,
 }
 
 /// Sends the requests of one keeper.
@@ -85,6 +87,7 @@ impl Requests {
                     Some(Asked::Busy(u64::try_from(*left).ok().map(Duration::from_millis)))
                 }
                 (Some("uncovered"), _) => Some(Asked::Uncovered),
+                (Some("other"), _) => Some(Asked::OtherMode),
                 _ => None,
             },
             _ => None,
@@ -92,10 +95,18 @@ impl Requests {
         asked.ok_or_else(|| unexpected(&answer))
     }
 
-    /// Gives the claim its whole ttl again, if it is still held.
-    pub(super) async fn renew(&self, keys: &Keys, id: &str, ttl: Duration) -> Result<Standing> {
+    /// Gives the claim its whole ttl again, if it is still held; by a ticket never less than it has.
+    pub(super) async fn renew(
+        &self,
+        keys: &Keys,
+        id: &str,
+        ttl: Duration,
+        by_ticket: bool,
+    ) -> Result<Standing> {
         let ttl = ttl.as_millis().to_string();
-        match self.run_safely(&self.scripts.renew, keys, &[id.as_bytes(), ttl.as_bytes()]).await? {
+        let by_ticket: &[u8] = if by_ticket { b"1" } else { b"0" };
+        let arguments = [id.as_bytes(), ttl.as_bytes(), by_ticket];
+        match self.run_safely(&self.scripts.renew, keys, &arguments).await? {
             Value::Int(1) => Ok(Standing::Held),
             Value::Array(words) => Ok(Standing::Lost(match words.get(1).and_then(text) {
                 Some(reason) => LossReason::Broken { reason: reason.to_owned() },

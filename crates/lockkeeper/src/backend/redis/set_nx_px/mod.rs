@@ -26,8 +26,8 @@ use super::error::unexpected;
 use super::single_key::SingleKeys;
 use crate::backend::support::alarms::{Alarms, OwnAlarm};
 use crate::backend::{
-    Alarm, Backend, Capability, Claim, Grant, Lease, LossReason, Moment, Name, Patience, Release,
-    Standing, Ticket,
+    Alarm, Backend, Capability, Claim, Finding, Grant, Lease, LossReason, Moment, Name, Patience,
+    Release, Standing, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -75,7 +75,8 @@ impl SetNxPx {
     /// The grant of a claim whose key was set by a request sent at `sent`.
     fn grant(&self, key: String, claim: &Claim, sent: Moment) -> Grant {
         let (shared, id) = (self.shared.clone(), claim.id.to_string());
-        let lease = SetNxPxLease { shared, key, id, ttl: claim.ttl, alarm: OwnAlarm::default() };
+        let (ttl, by_ticket, alarm) = (claim.ttl, false, OwnAlarm::default());
+        let lease = SetNxPxLease { shared, key, id, ttl, by_ticket, alarm };
         Grant { lease: Box::new(lease), token: None, sent, valid_for: claim.ttl }
     }
 }
@@ -98,7 +99,7 @@ impl Backend for SetNxPx {
         // Taken; perhaps by ourselves, if the command was sent twice because the first answer
         // was lost. Not `SET … NX GET`, which would say so at once: Redis 6.2 has no such thing.
         let sent = Moment::now();
-        match self.shared.keep(&key, &id, claim.ttl).await? {
+        match self.shared.keep(&key, &id, claim.ttl, claim.by_id).await? {
             Kept::Ours => Ok(Some(self.grant(key, claim, sent))),
             Kept::Others => Ok(None),
             Kept::NoLock => Err(Error::new(
@@ -126,7 +127,8 @@ impl Backend for SetNxPx {
     fn lease_of(&self, ticket: &Ticket) -> Option<Box<dyn Lease>> {
         let (shared, key) = (self.shared.clone(), self.shared.keys.of(&ticket.name));
         let (id, ttl) = (ticket.id.to_string(), ticket.ttl);
-        Some(Box::new(SetNxPxLease { shared, key, id, ttl, alarm: OwnAlarm::default() }))
+        let (by_ticket, alarm) = (true, OwnAlarm::default());
+        Some(Box::new(SetNxPxLease { shared, key, id, ttl, by_ticket, alarm }))
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {
@@ -135,6 +137,14 @@ impl Backend for SetNxPx {
 
     async fn incarnation(&self) -> Result<Option<String>> {
         super::incarnation(&self.shared.keys.client).await
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        super::checkup::checkup(&self.shared.keys.client).await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        super::checkup::round_trips(&self.shared.keys.client, count).await
     }
 }
 
@@ -151,6 +161,8 @@ struct SetNxPxLease {
     key: String,
     id: String,
     ttl: Duration,
+    /// Others may have the claim, too.
+    by_ticket: bool,
     alarm: OwnAlarm,
 }
 
@@ -164,7 +176,7 @@ impl SetNxPxLease {
 #[async_trait]
 impl Lease for SetNxPxLease {
     async fn renew(&mut self) -> Result<Standing> {
-        Ok(match self.shared.keep(&self.key, &self.id, self.ttl).await? {
+        Ok(match self.shared.keep(&self.key, &self.id, self.ttl, self.by_ticket).await? {
             Kept::Ours => Standing::Held,
             Kept::Others | Kept::NoLock => Standing::Lost(LossReason::Gone),
         })
@@ -191,10 +203,11 @@ impl Drop for SetNxPxLease {
 }
 
 impl Shared {
-    /// Gives the claim its whole ttl if the key is its own. Idempotent.
-    async fn keep(&self, key: &str, id: &str, ttl: Duration) -> Result<Kept> {
+    /// Gives the claim its whole ttl if the key is its own; by a ticket never less than it has. Idempotent.
+    async fn keep(&self, key: &str, id: &str, ttl: Duration, by_ticket: bool) -> Result<Kept> {
         let ttl = millis(ttl);
-        let arguments = [id.as_bytes(), ttl.as_bytes()];
+        let by_ticket: &[u8] = if by_ticket { b"1" } else { b"0" };
+        let arguments = [id.as_bytes(), ttl.as_bytes(), by_ticket];
         match self.keys.client.call(&self.keep, &[key], &arguments).await? {
             Value::Int(1) => Ok(Kept::Ours),
             Value::Int(0) => Ok(Kept::Others),

@@ -24,10 +24,12 @@ use super::client::Statement;
 use super::error::{Failure, of_postgres};
 use super::keys;
 use super::options::PostgresOptions;
+use super::requests::KnownNames;
 use super::schema::Made;
 use super::session::postgres::{PostgresSession, PostgresSessions, millis};
 use super::session::seats::KEPT;
 use super::session::{Attempt, Native, SessionLocks, Taken, UNUSED};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{
     Background, Capability, Claim, FencingToken, LockView, LossReason, Mode, Name,
 };
@@ -54,6 +56,8 @@ pub(super) struct Advisory {
 pub(super) struct Core {
     sessions: PostgresSessions,
     statements: Statements,
+    /// Names that this keeper had exclusively, which are taken by a shorter statement.
+    known: KnownNames,
     /// What keeps the keys of two tables apart.
     space: String,
     /// A lock whose session ended counts as given back.
@@ -76,6 +80,7 @@ pub(super) async fn open(
     let core = Core {
         free_on_disconnect,
         statements: Statements::new(&tables),
+        known: KnownNames::default(),
         space: tables.locks.clone(),
         sessions: PostgresSessions::new(options, "advisory", tables.layout(), background)?,
     };
@@ -103,6 +108,33 @@ impl Core {
         if self.free_on_disconnect { 0 } else { millis(lease) }
     }
 
+    /// Runs a statement that writes a holder down, in a session that the server keeps for the lease.
+    async fn write(
+        &self,
+        session: &mut PostgresSession,
+        statement: &Statement,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Vec<Row>, Failure> {
+        let set = (session.kept != Some(lease)).then(|| lease.as_millis().to_string());
+        session.kept = Some(lease);
+        let (key, debt, lease) = (self.key(&claim.name), self.debt(lease), millis(lease));
+        let (name, owner) = (claim.name.as_str(), claim.owner.id());
+        let (identity, note, id) = (&*claim.identity, &*claim.note, claim.id.to_string());
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&key, &lease, &name, &owner, &identity, &note, &id, &debt];
+        let written = self.rows(session, statement, &params);
+        match set {
+            None => written.await,
+            // One behind the other without waiting for an answer in between.
+            Some(lease) => {
+                let (set, written) = futures_util::join!(self.set_lease(session, &lease), written);
+                set?;
+                written
+            }
+        }
+    }
+
     /// Runs a statement that takes a lock and answers with whether it did, and its token.
     async fn take(
         &self,
@@ -111,47 +143,59 @@ impl Core {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Attempt, Failure> {
-        let set =
-            (session.kept != Some(lease) || session.limited).then(|| lease.as_millis().to_string());
-        session.kept = Some(lease);
-        session.limited = false;
-        let (key, debt, lease) = (self.key(&claim.name), self.debt(lease), millis(lease));
-        let (name, owner) = (claim.name.as_str(), claim.owner.id());
-        let (identity, note, id) = (&*claim.identity, &*claim.note, claim.id.to_string());
-        let params: [&(dyn ToSql + Sync); 8] =
-            [&key, &lease, &name, &owner, &identity, &note, &id, &debt];
-        let taking = self.rows(session, statement, &params);
-        let rows = match set {
-            None => taking.await?,
-            // One behind the other without waiting for an answer in between.
-            Some(lease) => {
-                let (set, taken) = futures_util::join!(self.set_lease(session, &lease), taking);
-                set?;
-                taken?
-            }
-        };
+        let rows = self.write(session, statement, claim, lease).await?;
         let row = rows.first().ok_or_else(|| Failure::Broken("an empty answer".into()))?;
-        let pid: i32 = row.get(2);
-        if pid != session.pid {
-            return Err(Failure::Pooled(format!("session {} became {pid}", session.pid)));
-        }
+        is_of(session, row.get(2))?;
         match (row.get::<_, bool>(0), row.get::<_, Option<i64>>(1)) {
             (false, _) => Ok(Attempt::Busy),
             (true, Some(token)) => {
-                let token = u64::try_from(token).ok().and_then(FencingToken::new);
-                let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
                 // Those who shared it are gone: nobody shares a lock that is ours alone.
                 if !shares(claim) && row.get(3) {
+                    let key = self.key(&claim.name);
                     self.rows(session, &self.statements.sweep, &[&key]).await?;
                 }
-                Ok(Attempt::Taken(Taken { token }))
+                if !shares(claim) {
+                    self.known.add(claim.name.as_str());
+                }
+                taken(token)
             }
             (true, None) => self.owed(session, claim).await.map(Attempt::Owed),
         }
     }
 
-    /// Has the server end the session after so many milliseconds of silence, and wait for rows without
-    /// a limit.
+    /// Runs one of the shorter statements, for a claim that is alone: `None` where it wrote nothing.
+    async fn write_alone(
+        &self,
+        session: &mut PostgresSession,
+        statement: &Statement,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Option<Attempt>, Failure> {
+        let rows = self.write(session, statement, claim, lease).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        is_of(session, row.get(1))?;
+        self.known.add(claim.name.as_str());
+        taken(row.get(0)).map(Some)
+    }
+
+    /// Takes a lock that is free as its last holder left it. `None` where that is not so, and then the
+    /// session does not have it.
+    async fn retake(
+        &self,
+        session: &mut PostgresSession,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Option<Attempt>, Failure> {
+        let retake = &self.statements.retake;
+        let retaken = self.write_alone(session, retake, claim, lease).await?;
+        if retaken.is_none() {
+            self.known.forget(claim.name.as_str());
+            self.rows(session, &self.statements.free_all, &[]).await?;
+        }
+        Ok(retaken)
+    }
+
+    /// Has the server end the session after so many milliseconds of silence.
     async fn set_lease(&self, session: &PostgresSession, lease: &str) -> Result<(), Failure> {
         self.rows(session, &self.statements.set_lease, &[&lease]).await.map(|_| ())
     }
@@ -185,9 +229,9 @@ impl Native for Advisory {
     }
 
     async fn open(&self) -> Result<PostgresSession> {
-        let Statements { set_lease, try_take, wait, record, free, keep, limit_wait, .. } =
+        let Statements { set_lease, retake, try_take, wait, rerecord, free, keep, .. } =
             &self.core.statements;
-        let used = [set_lease, try_take, wait, record, free, keep, limit_wait];
+        let used = [set_lease, retake, try_take, wait, rerecord, free, keep];
         self.core.sessions.connect(&used).await
     }
 
@@ -197,9 +241,15 @@ impl Native for Advisory {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Attempt, Failure> {
-        let statements = &self.core.statements;
-        let statement = if shares(claim) { &statements.try_share } else { &statements.try_take };
-        self.core.take(session, statement, claim, lease).await
+        let core = &self.core;
+        if !shares(claim)
+            && core.known.contains(claim.name.as_str())
+            && let Some(taken) = core.retake(session, claim, lease).await?
+        {
+            return Ok(taken);
+        }
+        let Statements { try_share, try_take, .. } = &core.statements;
+        core.take(session, if shares(claim) { try_share } else { try_take }, claim, lease).await
     }
 
     async fn wait(
@@ -213,14 +263,7 @@ impl Native for Advisory {
         let statement = if shares(claim) { &statements.wait_shared } else { &statements.wait };
         let (key, limit) = (core.key(&claim.name), slice + core.sessions.connector.timeout());
         let slice = slice.as_millis().to_string();
-        session.limited = true;
-        // One behind the other without waiting for an answer in between.
-        let (slice, key): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 1]) = ([&slice], [&key]);
-        let limited = core.rows(session, &statements.limit_wait, &slice);
-        let waited = session.connection.ask(statement, &key, limit);
-        let (limited, waited) = futures_util::join!(limited, waited);
-        limited?;
-        match waited? {
+        match session.connection.ask(statement, &[&key, &slice], limit).await? {
             Ok(_) => Ok(true),
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 // The lock may have been granted in the very moment in which the wait was over, and
@@ -238,9 +281,15 @@ impl Native for Advisory {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Attempt, Failure> {
-        let statements = &self.core.statements;
-        let statement = if shares(claim) { &statements.record_shared } else { &statements.record };
-        self.core.take(session, statement, claim, lease).await
+        let core = &self.core;
+        let Statements { record, record_shared, rerecord, .. } = &core.statements;
+        if shares(claim) {
+            return core.take(session, record_shared, claim, lease).await;
+        }
+        match core.write_alone(session, rerecord, claim, lease).await? {
+            Some(taken) => Ok(taken),
+            None => core.take(session, record, claim, lease).await,
+        }
     }
 
     async fn keep(
@@ -271,7 +320,13 @@ impl Native for Advisory {
         } else {
             freeing.await?
         };
-        Ok(rows.first().is_some_and(|row| row.get(0)))
+        match rows.first() {
+            Some(row) => Ok(row.get(0)),
+            None => {
+                let rows = self.core.rows(session, &statements.unlock, &[&key]).await?;
+                Ok(rows.first().is_some_and(|row| row.get(0)))
+            }
+        }
     }
 
     async fn leave(&self, session: &mut PostgresSession, _: &Claim) -> Result<(), Failure> {
@@ -318,6 +373,10 @@ impl Native for Advisory {
         inspect::break_hold(&self.core, session, name, token, reason).await
     }
 
+    fn server(&self) -> &dyn Examined {
+        &self.core.sessions.connector
+    }
+
     fn keys(&self, name: &Name) -> Vec<String> {
         vec![self.core.key(name).to_string()]
     }
@@ -325,6 +384,21 @@ impl Native for Advisory {
     fn explain(&self, failure: Failure) -> Error {
         self.core.sessions.explain(failure)
     }
+}
+
+/// An error unless the answer is of the session that we began.
+fn is_of(session: &PostgresSession, pid: i32) -> Result<(), Failure> {
+    match pid == session.pid {
+        true => Ok(()),
+        false => Err(Failure::Pooled(format!("session {} became {pid}", session.pid))),
+    }
+}
+
+/// A lock that was taken, with its token.
+fn taken(token: i64) -> Result<Attempt, Failure> {
+    let token = u64::try_from(token).ok().and_then(FencingToken::new);
+    let token = token.ok_or_else(|| Failure::Broken("a token below one".into()))?;
+    Ok(Attempt::Taken(Taken { token }))
 }
 
 fn shares(claim: &Claim) -> bool {

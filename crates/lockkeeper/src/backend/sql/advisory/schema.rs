@@ -8,6 +8,9 @@
 //! No row says that a lock is held: the server's own list of locks does. A row says who, counts, and
 //! says until when its holder may believe in a lock that it did not give back. One row more, the mark
 //! of the server's life, tells that the others were not lost in a crash.
+//!
+//! In a row of `seat` 0, a `pid` of 0 says that the last grant was a shared one, so that rows of those who
+//! share may have to be read before the lock is anybody's alone.
 
 use super::super::session::postgres::Layout;
 

@@ -8,15 +8,17 @@ use tokio_postgres::types::Type;
 /// Prepared on each session when it is first used there.
 #[derive(Debug)]
 pub(super) struct Statements {
+    pub(super) retake: Statement,
     pub(super) try_take: Statement,
     pub(super) try_share: Statement,
     pub(super) set_lease: Statement,
-    pub(super) limit_wait: Statement,
     pub(super) wait: Statement,
     pub(super) wait_shared: Statement,
+    pub(super) rerecord: Statement,
     pub(super) record: Statement,
     pub(super) record_shared: Statement,
     pub(super) free: Statement,
+    pub(super) unlock: Statement,
     pub(super) free_shared: Statement,
     pub(super) free_all: Statement,
     pub(super) owed: Statement,
@@ -84,14 +86,15 @@ impl Statements {
         // Not the session's number, which another session may get while a dead one's debt is open.
         let seat = "('x' || left($7, 7))::bit(28)::int + 1";
         // Counts the grant, and writes the one of several holders down in a row of its own, unless
-        // an exclusive holder may still believe.
+        // an exclusive holder may still believe. The row of the name is nobody's from then on, see
+        // `unshared`.
         let count_shared = |call: &str| {
             format!(
                 "{}, next AS (INSERT INTO {locks} AS l {columns} \
                  SELECT $1, 0, 0, $3, {CLOCK}, '', '', '', clock_timestamp(), 0, '', '-infinity' \
                  FROM won WHERE won.won \
                  ON CONFLICT (key, seat) DO UPDATE SET token = greatest(l.token + 1, {CLOCK}), \
-                   name = excluded.name WHERE l.believed <= clock_timestamp() \
+                   name = excluded.name, pid = 0 WHERE l.believed <= clock_timestamp() \
                  RETURNING token), \
                  counted AS (INSERT INTO {locks} AS l {columns} \
                  SELECT $1, {seat}, pg_backend_pid(), $3, token, $4, $5, $6, \
@@ -103,43 +106,67 @@ impl Statements {
                 won(call)
             )
         };
+        // Of a row whose last grant was exclusive: nobody who shared the lock before that may believe,
+        // and nobody has shared it since. So the rows of those who share need not be read.
+        let unshared = "l.pid <> 0 AND l.believed <= clock_timestamp()";
         let lock_of = "k.locktype = 'advisory' AND k.objsubid = 1 AND k.database = \
              (SELECT oid FROM pg_database WHERE datname = current_database())";
         let number = "((k.classid::bigint << 32) | k.objid::bigint)";
-        // Erases the debt before the lock is free: the count makes the update come first. Who takes
-        // the lock then waits for the row until this is committed.
-        let free = |done: &str, call: &str| {
+        // The time limit ends with the statement: later ones would fall under it.
+        let wait = |call: &str| {
             format!(
-                "WITH done AS ({done} RETURNING 1) SELECT {call}($1) \
-                 FROM (SELECT count(*) FROM done) AS d"
+                "SELECT CASE WHEN set_config('lock_timeout', $2, true) IS NOT NULL \
+                   THEN {call}::text END"
             )
         };
         let ours = "key = $1 AND pid = pg_backend_pid()";
         Self {
+            // Takes a lock whose row is there by an `UPDATE` which changes that row or nothing: for the
+            // server half the work of `try_take`. The lock is asked for once, before the row is looked
+            // for, also where the row is read again because another changed it meanwhile. Without a row
+            // in the answer it is not known whether the session has the lock.
+            retake: statement(
+                "retake",
+                format!(
+                    "UPDATE {locks} AS l SET token = greatest(l.token + 1, {CLOCK}), \
+                       pid = pg_backend_pid(), owner = $4, identity = $5, note = $6, \
+                       since = clock_timestamp(), lease_ms = $2, claim = $7, believed = {believed} \
+                     WHERE (SELECT pg_try_advisory_lock($1)) AND l.key = $1 AND l.seat = 0 \
+                       AND l.name = $3 AND {unshared} RETURNING l.token, l.pid"
+                ),
+                &claim,
+            ),
             try_take: statement("try_take", count("pg_try_advisory_lock($1)"), &claim),
             try_share: statement(
                 "try_share",
                 count_shared("pg_try_advisory_lock_shared($1)"),
                 &claim,
             ),
-            // With the wait for a lock ends its time limit, which later statements would fall under.
             set_lease: statement(
                 "set_lease",
-                "SELECT set_config('idle_session_timeout', $1, false), \
-                   set_config('lock_timeout', '0', false)"
-                    .into(),
+                "SELECT set_config('idle_session_timeout', $1, false)".into(),
                 &[Type::TEXT],
             ),
-            limit_wait: statement(
-                "limit_wait",
-                "SELECT set_config('lock_timeout', $1, false)".into(),
-                &[Type::TEXT],
-            ),
-            wait: statement("wait", "SELECT pg_advisory_lock($1)".into(), &[Type::INT8]),
+            wait: statement("wait", wait("pg_advisory_lock($1)"), &[Type::INT8, Type::TEXT]),
             wait_shared: statement(
                 "wait_shared",
-                "SELECT pg_advisory_lock_shared($1)".into(),
-                &[Type::INT8],
+                wait("pg_advisory_lock_shared($1)"),
+                &[Type::INT8, Type::TEXT],
+            ),
+            // Writes the holder of a lock down that this session has. Not in one request with the wait:
+            // the server would write a waiter down whose connection broke, which it notices only when it
+            // answers, and the next one would have to wait until that lease is over. Without a row in the
+            // answer, somebody may believe in the lock.
+            rerecord: statement(
+                "rerecord",
+                format!(
+                    "INSERT INTO {locks} AS l {columns} \
+                     SELECT $1, 0, pg_backend_pid(), $3, {CLOCK}, $4, $5, $6, clock_timestamp(), \
+                       $2, $7, {believed} \
+                     ON CONFLICT (key, seat) DO UPDATE SET token = greatest(l.token + 1, {CLOCK}), \
+                       {written} WHERE {unshared} RETURNING token, pid"
+                ),
+                &claim,
             ),
             record: statement("record", count("true"), &claim),
             record_shared: statement("record_shared", count_shared("true"), &claim),
@@ -180,21 +207,24 @@ impl Statements {
                 format!("UPDATE {locks} SET believed = '-infinity' WHERE key = $1 AND claim = $2"),
                 &[Type::INT8, Type::TEXT],
             ),
+            // Erases the debt before the lock is free. Who takes the lock then waits for the row until
+            // this is committed. Without a row in the answer there was no such debt, and the lock is
+            // not freed.
             free: statement(
                 "free",
-                free(
-                    &format!(
-                        "UPDATE {locks} SET believed = '-infinity' WHERE {ours} AND claim = $2"
-                    ),
-                    "pg_advisory_unlock",
+                format!(
+                    "UPDATE {locks} SET believed = '-infinity' WHERE {ours} AND seat = 0 \
+                       AND claim = $2 RETURNING pg_advisory_unlock($1)"
                 ),
                 &[Type::INT8, Type::TEXT],
             ),
+            unlock: statement("unlock", "SELECT pg_advisory_unlock($1)".into(), &[Type::INT8]),
+            // The count makes the deletion come first.
             free_shared: statement(
                 "free_shared",
-                free(
-                    &format!("DELETE FROM {locks} WHERE {ours} AND claim = $2"),
-                    "pg_advisory_unlock_shared",
+                format!(
+                    "WITH done AS (DELETE FROM {locks} WHERE {ours} AND claim = $2 RETURNING 1) \
+                     SELECT pg_advisory_unlock_shared($1) FROM (SELECT count(*) FROM done) AS d"
                 ),
                 &[Type::INT8, Type::TEXT],
             ),

@@ -5,8 +5,10 @@
 //! round trip, and never stays open while a client thinks, is paused or is gone.
 //!
 //! Values stand in the text itself, as numbers or as hexadecimal digits ([`text`], [`bytes`]):
-//! prepared statements hold one statement each. Nothing in such a value can end it. What a session
-//! asks again and again, and is one statement, is prepared there ([`MysqlConnection::prepare`]).
+//! prepared statements hold one statement each. Nothing in such a value can end it. What is asked
+//! again and again, and is one statement, is prepared: in a session by
+//! [`MysqlConnection::prepare`], and on shared connections after its first use there
+//! ([`MysqlClient::execute`]).
 
 use super::super::error::{Failure, of_mysql};
 use super::super::options::MysqlOptions;
@@ -18,6 +20,7 @@ use crate::backend::{Background, Moment, TlsOptions};
 use crate::error::Result;
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Pool, Row, SslOpts, Statement, Value};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,9 +28,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// What every session of ours is like. Row locks are held for the length of a statement, so a
-/// second is long; and only what was committed counts, with no lock on the gaps between rows.
+/// second is long; and only what was committed counts, with no lock on the gaps between rows. Texts
+/// that are values of a prepared statement are in the connection's character set.
 const SETTINGS: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-    SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2";
+    SET NAMES utf8mb4; SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2";
 /// After how long in which a connection was not used we ask whether it is still there, before a
 /// statement goes out on it that may only be sent once.
 const STALE: Duration = Duration::from_secs(1);
@@ -42,6 +46,14 @@ pub(in crate::backend::sql) struct Answered {
     pub(in crate::backend::sql) changed: u64,
     /// What the last statement called `LAST_INSERT_ID` with; 0 if it did not.
     pub(in crate::backend::sql) counted: u64,
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    Text(&'a str),
+    /// One statement without rows, and its values.
+    Prepared(&'a str, &'a [Value]),
 }
 
 /// A text as it stands in a request.
@@ -78,6 +90,10 @@ pub(in crate::backend::sql) struct MysqlConnection {
     life: Life,
     /// When it last answered.
     used: Moment,
+    /// What was prepared on it, and what it would not prepare.
+    prepared: HashMap<String, bool>,
+    /// It is not to be used again.
+    spent: bool,
 }
 
 impl MysqlConnector {
@@ -130,7 +146,13 @@ impl MysqlConnector {
                 }
             };
             let (conn, life) = made.map_err(|error| refused(&error))?;
-            Ok(MysqlConnection { conn, life, used: Moment::now() })
+            Ok(MysqlConnection {
+                conn,
+                life,
+                used: Moment::now(),
+                prepared: HashMap::new(),
+                spent: false,
+            })
         };
         let connected = tokio::time::timeout(self.timeout, connecting).await;
         let mut connection = connected.unwrap_or(Err(Failure::TimedOut))?;
@@ -197,6 +219,50 @@ impl MysqlConnection {
         answered
     }
 
+    async fn send(&mut self, request: Request<'_>, limit: Duration) -> Result<Answered, Failure> {
+        let (statement, values) = match request {
+            Request::Text(text) => {
+                let rows = self.run(text, limit).await?;
+                return Ok(self.answered(rows));
+            }
+            Request::Prepared(statement, values) => (statement, values),
+        };
+        match self.prepared.get(statement) {
+            Some(true) => {
+                let conn = &mut self.conn;
+                // The driver finds it by its text.
+                let asked = async {
+                    let done = conn.exec_drop(statement, values.to_vec()).await;
+                    done.map_err(|error| of_mysql(&error))
+                };
+                within(&self.life, limit, asked).await?;
+                self.used = Moment::now();
+                Ok(self.answered(Vec::new()))
+            }
+            // The server may prepare no more, or a proxy none at all.
+            Some(false) => {
+                let rows = self.run(&written_out(statement, values), limit).await?;
+                Ok(self.answered(rows))
+            }
+            // Prepared after its first use and not before: where answers are lost, a release would
+            // not be sent at all if its preparation has to be answered first.
+            None => {
+                let rows = self.run(&written_out(statement, values), limit).await?;
+                let answered = self.answered(rows);
+                let ready = self.prepare(statement, limit).await;
+                self.spent = ready.as_ref().is_err_and(Failure::ends_connection);
+                self.prepared.insert(statement.to_owned(), ready.is_ok());
+                Ok(answered)
+            }
+        }
+    }
+
+    /// These rows, with what the server said beside them.
+    fn answered(&self, rows: Answers) -> Answered {
+        let counted = self.conn.last_insert_id().unwrap_or(0);
+        Answered { rows, changed: self.conn.affected_rows(), counted }
+    }
+
     /// Prepares a statement, for this connection alone.
     pub(in crate::backend::sql) async fn prepare(
         &mut self,
@@ -234,6 +300,20 @@ impl MysqlConnection {
     pub(in crate::backend::sql) fn changed(&self) -> u64 {
         self.conn.affected_rows()
     }
+}
+
+/// A statement with its values in it. None of ours has a question mark that is not one of a value.
+fn written_out(statement: &str, values: &[Value]) -> String {
+    let mut parts = statement.split('?');
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for (part, value) in parts.zip(values) {
+        match value {
+            Value::Bytes(bytes) => written += &format!("_utf8mb4 x'{}'", hex(bytes)),
+            number => written += &number.as_sql(false),
+        }
+        written += part;
+    }
+    written
 }
 
 /// Sends a request and reads all its answers.
@@ -292,6 +372,21 @@ impl MysqlClient {
         request: &str,
         idempotent: bool,
     ) -> Result<Answered, Failure> {
+        self.send(Request::Text(request), idempotent).await
+    }
+
+    /// Runs one statement without rows, prepared after its first use on each connection: the server
+    /// need not read it anew each time.
+    pub(in crate::backend::sql) async fn execute(
+        &self,
+        statement: &str,
+        values: &[Value],
+        idempotent: bool,
+    ) -> Result<Answered, Failure> {
+        self.send(Request::Prepared(statement, values), idempotent).await
+    }
+
+    async fn send(&self, request: Request<'_>, idempotent: bool) -> Result<Answered, Failure> {
         let limit = self.connector.timeout();
         let (mut conflicts, mut tries) = (0, BREAKS);
         loop {
@@ -300,12 +395,12 @@ impl MysqlClient {
             let Ok(Ok(_place)) = place else { return Err(Failure::TimedOut) };
             let mut connection = self.connection(idempotent).await?;
             tries -= 1;
-            let failure = match connection.run(request, limit).await {
-                Ok(rows) => {
-                    let changed = connection.conn.affected_rows();
-                    let counted = connection.conn.last_insert_id().unwrap_or(0);
-                    lock(&self.idle).push(connection);
-                    return Ok(Answered { rows, changed, counted });
+            let failure = match connection.send(request, limit).await {
+                Ok(answered) => {
+                    if !connection.spent {
+                        lock(&self.idle).push(connection);
+                    }
+                    return Ok(answered);
                 }
                 Err(failure) => failure,
             };

@@ -7,6 +7,7 @@ use super::super::schema::Made;
 use super::super::session::holders::Holders;
 use super::super::session::mysql::{MysqlSession, MysqlSessions, value};
 use super::super::session::{Attempt, Native, SessionLocks};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{
     Background, Capability, Claim, FencingToken, LockView, LossReason, Moment, Name,
 };
@@ -282,6 +283,10 @@ impl Native for ForUpdate {
         reason: &str,
     ) -> Result<bool, Failure> {
         self.sessions.break_hold(session, HELD, name, token, reason).await
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.sessions.connector
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {

@@ -29,10 +29,11 @@ pub(super) mod mysql;
 pub(super) mod postgres;
 mod watched;
 
+use super::checkup::Examined;
 use super::error::Failure;
 use crate::backend::{
-    Alarm, Backend, Background, Capability, Claim, FencingToken, Grant, HolderView, Inspector,
-    Lease, LockView, LossReason, Mode, Moment, Name, Owner, Patience, Release, Standing,
+    Alarm, Backend, Background, Capability, Claim, FencingToken, Finding, Grant, HolderView,
+    Inspector, Lease, LockView, LossReason, Mode, Moment, Name, Owner, Patience, Release, Standing,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -62,6 +63,9 @@ pub(super) struct Row {
 pub(super) trait Rows: fmt::Debug + Send + Sync + 'static {
     /// The URL without its secrets.
     fn shown(&self) -> &str;
+
+    /// The server, to be asked how it is.
+    fn server(&self) -> &dyn Examined;
 
     fn capability(&self) -> Capability;
 
@@ -171,6 +175,14 @@ impl Backend for Optimistic {
     async fn close(&self) -> Result<()> {
         self.shared.rows.disconnect();
         Ok(())
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.shared.rows.server().checkup().await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.shared.rows.server().round_trips(count).await
     }
 
     fn inspector(&self) -> Option<&dyn Inspector> {

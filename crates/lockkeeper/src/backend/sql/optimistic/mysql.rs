@@ -4,6 +4,7 @@ use super::super::client::{MysqlClient, bytes};
 use super::super::error::Failure;
 use super::super::schema::Made;
 use super::{Row, Rows};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{Capability, Claim, FencingToken, Name};
 use async_trait::async_trait;
 use std::time::Duration;
@@ -111,6 +112,10 @@ fn row_of(row: &mysql_async::Row) -> Row {
 impl Rows for MysqlRows {
     fn shown(&self) -> &str {
         self.client.connector.shown()
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.client.connector
     }
 
     fn capability(&self) -> Capability {

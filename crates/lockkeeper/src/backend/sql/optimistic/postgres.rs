@@ -4,6 +4,7 @@ use super::super::client::{PostgresClient, Statement};
 use super::super::error::Failure;
 use super::super::schema::Made;
 use super::{Row, Rows};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{Capability, Claim, FencingToken, Name};
 use async_trait::async_trait;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use tokio_postgres::types::{ToSql, Type};
 
 /// Microseconds since 1970, by the server's clock: for tokens, and for people to read.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// The lock under which the table is made: any number that nobody else uses.
+const MAKING: i64 = 7_812_047_126_012_102;
 const COLUMNS: &str = "name, version, claim, token, lease_ms, owner, identity, note, since";
 
 /// Statements on one table.
@@ -40,7 +43,9 @@ impl PostgresRows {
         if !there.first().is_some_and(|row| row.get(0)) {
             let (connection, _) =
                 client.connector.connect(Some(client.connector.timeout())).await?;
-            connection.batch(&definition(&table), client.connector.timeout()).await?;
+            // One after the other: two that create the same table at once get an error.
+            let make = format!("SELECT pg_advisory_xact_lock({MAKING}); {}", definition(&table));
+            connection.batch(&make, client.connector.timeout()).await?;
         }
         let rows = Self::new(client, &table);
         rows.client.warm(&[&rows.read, &rows.make, &rows.take, &rows.renew, &rows.free]).await?;
@@ -171,6 +176,10 @@ fn row_of(row: &tokio_postgres::Row) -> Row {
 impl Rows for PostgresRows {
     fn shown(&self) -> &str {
         self.client.connector.shown()
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.client.connector
     }
 
     fn capability(&self) -> Capability {

@@ -56,6 +56,8 @@ pub(super) struct Queue {
     pub(super) granted: Vec<Record>,
     /// The keeper that this is decided for.
     process: String,
+    /// The token of the claim that this is about, where it is known.
+    token: Option<FencingToken>,
 }
 
 /// What became of asking for a name.
@@ -76,6 +78,8 @@ pub(super) enum Asked {
     /// The owner holds the name in this mode, which does not cover what it asks for. Nothing was
     /// queued: the owner would wait for itself.
     Uncovered(Mode),
+    /// The claim with this id was made in this mode and with this ttl, in microseconds.
+    OtherTerms(Mode, i64),
 }
 
 /// What became of leaving the queue.
@@ -123,7 +127,14 @@ impl Queue {
             notices: Vec::new(),
             granted: Vec::new(),
             process: process.to_owned(),
+            token: None,
         }
+    }
+
+    /// What comes next is about the grant with this token, and no other of the same id.
+    pub(super) fn of(&mut self, token: Option<FencingToken>) -> &mut Self {
+        self.token = token;
+        self
     }
 
     /// Asks for the claim's name: grants it, queues the claim, or says that it is busy.
@@ -134,7 +145,7 @@ impl Queue {
     /// be to wait for itself.
     pub(super) fn ask(&mut self, claim: &Claim, may_queue: bool) -> Asked {
         self.advance();
-        if let Some(asked) = self.asked_before(&claim.id.to_string()) {
+        if let Some(asked) = self.asked_before(claim, may_queue) {
             return asked;
         }
         let ticket = self.last.saturating_add(1).max(self.now);
@@ -161,9 +172,24 @@ impl Queue {
         Asked::Queued { place, ticket, until_expiry }
     }
 
-    /// What became of an earlier request for the same claim, whose answer was lost.
-    fn asked_before(&mut self, id: &str) -> Option<Asked> {
-        let at = self.records.iter().position(|record| record.id == id)?;
+    /// What became of an earlier request for the same claim, whose answer was lost, or that was made
+    /// under the same id elsewhere: then it is looked after by this keeper, which asked last.
+    fn asked_before(&mut self, claim: &Claim, may_queue: bool) -> Option<Asked> {
+        let id = &*claim.id.to_string();
+        let at = self.position(id)?;
+        let record = &mut self.records[at];
+        if record.stays() || record.state == BROKEN {
+            return None;
+        }
+        if claim.by_id {
+            if (record.mode, record.ttl) != (claim.mode, micros(claim.ttl)) {
+                return Some(Asked::OtherTerms(record.mode, record.ttl));
+            }
+            if record.state == WAITING && !may_queue {
+                return Some(Asked::Busy);
+            }
+            record.process.clone_from(&self.process);
+        }
         if self.records[at].state != WAITING {
             return self.confirm(id).map(Asked::Granted);
         }
@@ -183,17 +209,49 @@ impl Queue {
         token
     }
 
-    /// Extends the claim if it is still held. A claim that stays after its release has no holder,
-    /// so a ticket that somebody kept does not extend it. One that expired is gone already.
+    /// Where the claim with this id is. One that was broken and asked for again by the same id is there
+    /// twice, until the holder that lost it has been told: then the token tells them apart, and where it
+    /// is not known, it is the second that counts.
+    fn position(&self, id: &str) -> Option<usize> {
+        let is_whole = |record: &Record| self.is_it(record, id) && record.state != BROKEN;
+        let whole = self.records.iter().position(is_whole);
+        whole.or_else(|| self.records.iter().position(|record| self.is_it(record, id)))
+    }
+
+    fn is_it(&self, record: &Record, id: &str) -> bool {
+        record.id == id && self.token.is_none_or(|token| token == record.fencing_token())
+    }
+
+    fn find(&mut self, id: &str) -> Option<&mut Record> {
+        self.position(id).map(|at| &mut self.records[at])
+    }
+
+    /// Extends the claim if it is still held, and never shortens it: another that has it may have been told
+    /// more. How much is on record as its ttl, and bounds what is left of it should the clock go back. A
+    /// claim that stays after its release has no holder, so a ticket that somebody kept does not extend it.
+    /// One that expired is gone already.
     pub(super) fn renew(&mut self, id: &str, ttl: Duration) -> Standing {
-        let now = self.now;
-        match self.records.iter_mut().find(|record| record.id == id) {
+        let (now, ttl) = (self.now, micros(ttl));
+        match self.find(id) {
             Some(record) if record.state == HELD && !record.process.is_empty() => {
-                record.expires = now + micros(ttl);
+                record.expires = record.expires.min(now + record.ttl).max(now + ttl);
+                record.ttl = record.ttl.max(ttl);
                 Standing::Held
             }
             _ => Standing::Lost(self.lost(id).unwrap_or(LossReason::Gone)),
         }
+    }
+
+    /// As [`renew`](Self::renew), of a claim that this keeper looks after from now on.
+    pub(super) fn take_over(&mut self, id: &str, ttl: Duration) -> Standing {
+        let standing = self.renew(id, ttl);
+        let process = self.process.clone();
+        if standing == Standing::Held
+            && let Some(record) = self.find(id)
+        {
+            record.process = process;
+        }
+        standing
     }
 
     /// Gives back the claim with this id, at once or after `stay`, and lets the next ones in; why
@@ -201,11 +259,15 @@ impl Queue {
     pub(super) fn release(&mut self, id: &str, stay: Duration) -> Option<LossReason> {
         let lost = self.lost(id);
         if stay.is_zero() || lost.is_some() {
-            self.take_out(|record| record.id == id && !record.stays());
-        } else if let Some(record) = self.records.iter_mut().find(|record| record.id == id) {
+            let token = self.token;
+            self.take_out(|record| {
+                let is_it = token.is_none_or(|token| token == record.fencing_token());
+                record.id == id && is_it && !record.stays()
+            });
+        } else if let (expires, Some(record)) = (self.now + micros(stay), self.find(id)) {
             // Nobody looks after it from now on: it cannot be renewed, released or entered again,
             // and goes on keeping others out until it expires.
-            record.expires = self.now + micros(stay);
+            record.expires = expires;
             record.process.clear();
         }
         self.advance();
@@ -214,7 +276,7 @@ impl Queue {
 
     /// Why the claim is not held any more; `None` when it is.
     fn lost(&self, id: &str) -> Option<LossReason> {
-        match self.records.iter().find(|record| record.id == id) {
+        match self.position(id).map(|at| &self.records[at]) {
             Some(record) if record.holds() && !record.process.is_empty() => None,
             Some(record) if record.state == BROKEN => {
                 Some(LossReason::Broken { reason: record.note.clone() })
@@ -248,14 +310,23 @@ impl Queue {
         let waiting = |record: &&Record| record.state == WAITING;
         let ahead = self.records.iter().filter(waiting).take_while(|record| record.id != id);
         let ahead = ahead.count();
-        if self.records.iter().any(|record| record.id == id && record.state == WAITING) {
-            self.remove(id);
+        let waits = |record: &Record| record.id == id && record.state == WAITING;
+        // Not where another keeper waits for the same claim by now, which was asked for by its id.
+        if self.records.iter().any(|it| waits(it) && it.process != self.process) {
+            return Left::Gone;
+        }
+        if self.records.iter().any(waits) {
+            self.take_out(waits);
+            self.advance();
             return Left::From(ahead + 1);
         }
         match self.confirm(id) {
             Some(token) => Left::Granted(token),
             None => {
-                self.remove(id);
+                // Of another keeper it is the word that its claim was broken.
+                let process = self.process.clone();
+                self.take_out(|record| record.id == id && record.process == process);
+                self.advance();
                 Left::Gone
             }
         }
@@ -265,7 +336,7 @@ impl Queue {
     pub(super) fn confirm(&mut self, id: &str) -> Option<FencingToken> {
         let now = self.now;
         self.advance();
-        let record = self.records.iter_mut().find(|record| record.id == id)?;
+        let record = self.find(id)?;
         if !record.holds() || record.process.is_empty() {
             return None;
         }

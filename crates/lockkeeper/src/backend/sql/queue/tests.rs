@@ -149,6 +149,7 @@ proptest! {
                         ttl: Duration::from_secs(5),
                         identity: "".into(),
                         note: "".into(),
+                        by_id: false,
                     };
                     let id = claim.id.to_string();
                     let mut queue = store.read(&format!("keeper{keeper}"), &id);

@@ -13,14 +13,14 @@ const MOST: usize = 4096;
 /// A name whose row was cleaned away looks like one that others have. The claim that reads it then
 /// finds no row, and asks again: by then it is forgotten here, and taken as a new name.
 #[derive(Debug, Default)]
-pub(super) struct KnownNames(Mutex<HashSet<Box<str>>>);
+pub(in super::super) struct KnownNames(Mutex<HashSet<Box<str>>>);
 
 impl KnownNames {
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(in super::super) fn contains(&self, name: &str) -> bool {
         lock(&self.0).contains(name)
     }
 
-    pub(super) fn add(&self, name: &str) {
+    pub(in super::super) fn add(&self, name: &str) {
         let mut known = lock(&self.0);
         if known.len() >= MOST {
             known.clear();
@@ -28,7 +28,7 @@ impl KnownNames {
         known.insert(name.into());
     }
 
-    pub(super) fn forget(&self, name: &str) {
+    pub(in super::super) fn forget(&self, name: &str) {
         lock(&self.0).remove(name);
     }
 }

@@ -18,12 +18,15 @@ mod numbers;
 #[cfg(feature = "postgres")]
 mod postgres;
 
+#[cfg(feature = "postgres")]
+pub(super) use known::KnownNames;
 #[cfg(feature = "mysql")]
 pub(super) use mysql::MysqlRequests;
 pub(super) use numbers::{Numbers, Step};
 #[cfg(feature = "postgres")]
 pub(super) use postgres::PostgresRequests;
 
+use super::checkup::Examined;
 use super::error::Failure;
 use super::queue::{Change, Queue, Version};
 use super::record::{Record, Seen};
@@ -54,6 +57,14 @@ pub(super) struct Next {
     pub(super) ours: bool,
 }
 
+/// A claim that the tables say was granted.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) id: String,
+    /// By another keeper, and not confirmed. Else this keeper granted it itself.
+    pub(super) handed: bool,
+}
+
 /// A place in the queue of a name.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -70,6 +81,9 @@ pub(super) struct Joined {
 pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
     /// The URL without its secrets.
     fn shown(&self) -> &str;
+
+    /// The server, to be asked how it is.
+    fn server(&self) -> &dyn Examined;
 
     /// Takes a name that is free, or whose only claim expired; its token, or `None` if others are
     /// there.
@@ -115,8 +129,8 @@ pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
     /// Forgets a keeper.
     async fn end(&self, process: &str) -> Result<(), Failure>;
 
-    /// Claims of this keeper on these names that were granted, handed over or held: their ids.
-    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure>;
+    /// Claims of this keeper on these names that were granted.
+    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<Told>, Failure>;
 
     /// Claims of this keeper on this name, whatever became of them: their ids.
     async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure>;

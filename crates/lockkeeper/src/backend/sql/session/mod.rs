@@ -48,10 +48,11 @@ pub(super) mod postgres;
 pub(super) mod seats;
 pub(super) mod servers;
 
+use super::checkup::Examined;
 use super::error::Failure;
 use crate::backend::{
-    Backend, Background, Capability, Claim, FencingToken, Grant, Inspector, LockView, LossReason,
-    Mode, Moment, Name, Patience,
+    Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, LockView,
+    LossReason, Mode, Moment, Name, Patience,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -178,6 +179,9 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
 
     /// What the database calls the lock.
     fn keys(&self, name: &Name) -> Vec<String>;
+
+    /// The server, to be asked how it is.
+    fn server(&self) -> &dyn Examined;
 
     /// The error for a failure of a request.
     fn explain(&self, failure: Failure) -> crate::Error;
@@ -376,6 +380,14 @@ impl<N: Native> Backend for SessionLocks<N> {
 
     fn keys(&self, name: &Name) -> Vec<String> {
         self.shared.native.keys(name)
+    }
+
+    async fn checkup(&self) -> Result<Vec<Finding>> {
+        self.shared.native.server().checkup().await
+    }
+
+    async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
+        self.shared.native.server().round_trips(count).await
     }
 }
 

@@ -66,8 +66,6 @@ pub(in crate::backend::sql) struct PostgresSession {
     not_before: Moment,
     /// The session's lease, where it is not [`UNUSED`].
     pub(in crate::backend::sql) kept: Option<Duration>,
-    /// Whether a wait for a lock has a time limit there, which later statements would fall under.
-    pub(in crate::backend::sql) limited: bool,
 }
 
 impl Session for PostgresSession {
@@ -200,13 +198,8 @@ impl PostgresSessions {
             return Err(self.refused(why));
         }
         let (connection, _) = connected.map_err(fail)?;
-        let mut session = PostgresSession {
-            connection,
-            pid: 0,
-            not_before: Moment::now(),
-            kept: None,
-            limited: false,
-        };
+        let mut session =
+            PostgresSession { connection, pid: 0, not_before: Moment::now(), kept: None };
         let unused = UNUSED.as_millis().to_string();
         let looked = match self.rows(&session, &self.look, &[&unused]).await {
             // It does not know the setting.

@@ -329,7 +329,7 @@ impl Client {
             let id = granted.id.clone();
             if !self.waiters.tell(&id, WaitEnd::Granted(granted)) {
                 // The waiter is gone with its runtime: nobody would give the claim back.
-                let (removal, _) = job(move |tx: &Transaction<'_>| tx.remove(&name, &id));
+                let (removal, _) = job(move |tx: &Transaction<'_>| tx.remove_own(&name, &id));
                 self.queue.push(removal);
             }
         }

@@ -59,6 +59,7 @@ impl Place {
             ttl: TTL,
             identity: "someone".into(),
             note: "".into(),
+            by_id: false,
         }
     }
 

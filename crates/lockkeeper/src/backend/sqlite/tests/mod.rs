@@ -52,6 +52,7 @@ impl Bench {
             ttl: TTL,
             identity: "someone".into(),
             note: "".into(),
+            by_id: false,
         }
     }
 

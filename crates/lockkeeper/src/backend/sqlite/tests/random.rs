@@ -145,7 +145,9 @@ impl World {
                     Asked::Granted(granted) => self.believe(bench, waiter, granted),
                     Asked::Queued { .. } => self.waiting.push(waiter),
                     Asked::Busy => assert!(!queue),
-                    Asked::Uncovered(_) => panic!("every claim is its own owner"),
+                    Asked::Uncovered(_) | Asked::OtherTerms(..) => {
+                        panic!("every claim has its own owner and id")
+                    }
                 }
             }
             Step::Release(which) if which < self.believers.len() => {

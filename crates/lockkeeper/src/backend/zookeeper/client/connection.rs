@@ -124,7 +124,11 @@ impl Connector {
                     failure = Failure::Unanswered(format!("{host}:{port}: {error}").into());
                 }
                 Err(_) => {
-                    failure = Failure::Unanswered(format!("{host}:{port} did not greet us").into());
+                    let why = format!(
+                        "{host}:{port} did not greet us; is that ZooKeeper? If it speaks TLS, add \
+                         ?tls=true"
+                    );
+                    failure = Failure::Unanswered(why.into());
                 }
             }
         }

@@ -80,6 +80,13 @@ impl Failure {
                      name who signed its certificate with ?ca=FILE"
                 ),
             ),
+            Self::Unanswered(why) if why.contains("Connection refused") => (
+                ErrorKind::Unavailable,
+                format!("nothing answers at {at} ({why}): is ZooKeeper running there?"),
+            ),
+            Self::Unanswered(why) if why.contains("failed to lookup address") => {
+                (ErrorKind::Unavailable, format!("there is no host of that name: {at} ({why})"))
+            }
             Self::Unanswered(why) => {
                 (ErrorKind::Unavailable, format!("no answer from {at}: {why}"))
             }

@@ -102,6 +102,10 @@ impl<O: Observer> Client<O> {
         }
     }
 
+    pub(crate) fn options(&self) -> &ConnectOptions {
+        &self.connector.options
+    }
+
     pub(crate) fn explain(&self, failure: &Failure) -> Error {
         failure.explain(&self.connector.options.shown)
     }

@@ -8,6 +8,7 @@ use super::super::options::PostgresOptions;
 use super::super::schema::Made;
 use super::super::session::postgres::{Layout, PostgresSession, PostgresSessions, millis};
 use super::super::session::{Attempt, Native, SessionLocks, Taken};
+use crate::backend::sql::checkup::Examined;
 use crate::backend::{
     Background, Capability, Claim, FencingToken, HolderView, LockView, LossReason, Mode, Name,
     Owner, WaiterView,
@@ -352,6 +353,10 @@ impl Native for ForUpdate {
 
     fn disconnect(&self) {
         self.beside.disconnect();
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.sessions.connector
     }
 
     fn keys(&self, name: &Name) -> Vec<String> {

@@ -12,15 +12,16 @@ use super::super::queue::{ALONE, Change, Queue, Version};
 use super::super::record::{HELD, Seen};
 use super::super::schema::Tables;
 use super::known::KnownNames;
-use super::{Joined, Listed, Listening, Next, Requests};
+use super::{Joined, Listed, Listening, Next, Requests, Told};
 use crate::backend::Claim;
+use crate::backend::sql::checkup::Examined;
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 use prepare::Prepare;
 use rows::{record, value};
-use statements::Statements;
+use statements::{Statements, retake_values};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -64,11 +65,15 @@ impl Requests for MysqlRequests {
         self.client.connector.shown()
     }
 
+    fn server(&self) -> &dyn Examined {
+        &self.client.connector
+    }
+
     async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
         let name = claim.name.as_str();
         if self.known.contains(name) {
-            let request = self.statements.retake(claim, process);
-            let answered = self.client.run_counted(&request, false).await?;
+            let values = retake_values(claim, process);
+            let answered = self.client.execute(&self.statements.retake, &values, false).await?;
             if answered.changed == 0 {
                 self.known.forget(name);
                 return Ok(None);
@@ -83,8 +88,8 @@ impl Requests for MysqlRequests {
 
     async fn free(&self, name: &str, id: &str) -> Result<bool, Failure> {
         // Not sent again by the client: a second answer would say that it was not there.
-        let request = self.statements.free(name, id);
-        Ok(self.client.run_counted(&request, false).await?.changed > 0)
+        let values = [name.into(), id.into()];
+        Ok(self.client.execute(&self.statements.free, &values, false).await?.changed > 0)
     }
 
     async fn extend(&self, name: &str, id: &str, ttl: i64) -> Result<bool, Failure> {
@@ -150,12 +155,13 @@ impl Requests for MysqlRequests {
         self.client.run(&self.statements.end(process), true).await.map(|_| ())
     }
 
-    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure> {
+    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<Told>, Failure> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
         let rows = self.rows(&self.statements.granted(process, names)).await?;
-        Ok(rows.iter().map(|row| value(row, 0)).collect())
+        let told = |row| Told { id: value(row, 0), handed: value::<i64>(row, 1) != 0 };
+        Ok(rows.iter().map(told).collect())
     }
 
     async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure> {

@@ -15,6 +15,7 @@ use super::super::super::record::{HANDED, HELD, Record, WAITER_LEASE, WAITING, c
 use super::super::super::schema::{CLAIM, Tables};
 use super::super::{FLOOR_ROW, PROCESS_ROW};
 use crate::backend::Claim;
+use mysql_async::Value;
 use std::fmt::Write;
 
 /// The database's clock; the same for the length of a statement, and not that of a time zone.
@@ -25,6 +26,25 @@ pub(super) struct Statements {
     pub(super) tables: Tables,
     /// What the tokens of a name without a row must be above.
     pub(super) floor: String,
+    pub(super) retake: String,
+    pub(super) free: String,
+}
+
+/// The values of [`Statements::retake`].
+pub(super) fn retake_values(claim: &Claim, process: &str) -> [Value; 10] {
+    let (id, ttl) = (claim.id.to_string(), micros(claim.ttl));
+    [
+        id.as_str().into(),
+        claim.owner.id().into(),
+        process.into(),
+        code_of(claim.mode).into(),
+        ttl.into(),
+        ttl.into(),
+        (&*claim.identity).into(),
+        (&*claim.note).into(),
+        claim.name.as_str().into(),
+        id.into(),
+    ]
 }
 
 /// A claim as it stands in a text.
@@ -61,7 +81,8 @@ impl Statements {
             tables.claims,
             bytes(FLOOR_ROW.as_bytes())
         );
-        Self { tables: tables.clone(), floor }
+        let (retake, free) = (Self::retake(&tables.names), Self::free(&tables.names));
+        Self { tables: tables.clone(), floor, retake, free }
     }
 
     /// Takes a name that may have no row yet.
@@ -112,39 +133,36 @@ impl Statements {
     }
 
     /// Takes a name that has a row, by an `UPDATE` which changes that row or nothing; its token is
-    /// what the server says to have counted up to.
+    /// what the server says to have counted up to. Prepared, with [`retake_values`].
     ///
     /// For the server this is half the work of an `INSERT` that finds the row there: it looks for no
     /// floor, and answers in one packet. Every assignment goes by what was there before, whether
     /// or not it comes behind others, so that no mode of the server matters.
-    pub(super) fn retake(&self, claim: &Claim, process: &str) -> String {
-        let names = &self.tables.names;
-        let Written { name, id, owner, process, mode, ttl, identity, note } =
-            Written::of(claim, process);
+    fn retake(names: &str) -> String {
         format!(
             "UPDATE {names} SET version = version + 1, place = {ALONE}, waiting = 0, \
              token = LAST_INSERT_ID(GREATEST(last + 1, {NOW})), last = GREATEST(last + 1, {NOW}), \
-             id = {id}, owner = {owner}, process = {process}, mode = {mode}, ttl = {ttl}, \
-             since = {NOW}, expires = {NOW} + {ttl}, identity = {identity}, note = {note} \
-             WHERE name = {name} AND (place = {FREE} OR (place = {ALONE} \
-             AND (expires <= {NOW} OR id = {id})))"
+             id = ?, owner = ?, process = ?, mode = ?, ttl = ?, since = {NOW}, \
+             expires = {NOW} + ?, identity = ?, note = ? \
+             WHERE name = ? AND (place = {FREE} OR (place = {ALONE} \
+             AND (expires <= {NOW} OR id = ?)))"
         )
     }
 
-    pub(super) fn free(&self, name: &str, id: &str) -> String {
+    /// Prepared, with the name and the id.
+    fn free(names: &str) -> String {
         format!(
-            "UPDATE {} SET version = version + 1, place = 0, id = '', expires = {NOW} \
-             WHERE name = {} AND place = 1 AND id = {} AND process <> ''",
-            self.tables.names,
-            bytes(name.as_bytes()),
-            text(id)
+            "UPDATE {names} SET version = version + 1, place = 0, id = '', expires = {NOW} \
+             WHERE name = ? AND place = 1 AND id = ? AND process <> ''"
         )
     }
 
     pub(super) fn extend(&self, name: &str, id: &str, ttl: i64) -> String {
         format!(
-            "UPDATE {} SET version = version + 1, expires = {NOW} + {ttl} WHERE name = {} \
-             AND place = 1 AND id = {} AND process <> '' AND expires > {NOW}",
+            // The expiry first: each assignment sees those before it.
+            "UPDATE {} SET version = version + 1, \
+             expires = GREATEST({NOW} + {ttl}, LEAST(expires, {NOW} + ttl)), \
+             ttl = GREATEST(ttl, {ttl}) WHERE name = {} AND place = 1 AND id = {} AND process <> '' AND expires > {NOW}",
             self.tables.names,
             bytes(name.as_bytes()),
             text(id)

@@ -3,7 +3,7 @@
 
 use super::super::super::client::{bytes, text};
 use super::super::super::queue::{ALONE, CROWD};
-use super::super::super::record::{BROKEN, HELD, WAITER_LEASE, WAITING, micros};
+use super::super::super::record::{BROKEN, HANDED, HELD, WAITER_LEASE, WAITING, micros};
 use super::super::super::schema::{CLAIM, Dialect, Tables, literal};
 use super::super::{FLOOR_ROW, PROCESS_ROW, WRITER_ROW};
 use super::statements::{NOW, Statements, of_claim};
@@ -46,9 +46,10 @@ impl Statements {
         let wanted: Vec<String> = names.iter().map(|name| bytes(name.as_bytes())).collect();
         let (wanted, process) = (wanted.join(", "), text(process));
         format!(
-            "SELECT id FROM {claims} WHERE name IN ({wanted}) AND state < {WAITING} \
-             AND process = {process} UNION ALL SELECT id FROM {table} WHERE name IN ({wanted}) \
-             AND place = {ALONE} AND process = {process}"
+            "SELECT id, state = {HANDED} FROM {claims} WHERE name IN ({wanted}) \
+             AND state < {WAITING} AND process = {process} UNION ALL \
+             SELECT id, 0 FROM {table} WHERE name IN ({wanted}) AND place = {ALONE} \
+             AND process = {process}"
         )
     }
 

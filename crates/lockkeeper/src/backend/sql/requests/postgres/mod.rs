@@ -10,8 +10,9 @@ use super::super::queue::{ALONE, Change, Queue, Version};
 use super::super::record::{HANDED, HELD, Record, Seen, code_of, micros, mode_of};
 use super::super::schema::{self, CLAIM, Dialect, Tables, literal};
 use super::known::KnownNames;
-use super::{Joined, Listed, Listening, Next, Requests, WRITER_ROW};
+use super::{Joined, Listed, Listening, Next, Requests, Told, WRITER_ROW};
 use crate::backend::Claim;
+use crate::backend::sql::checkup::Examined;
 use crate::backend::support::options::config;
 use crate::error::{Error, Result};
 use async_trait::async_trait;
@@ -98,6 +99,10 @@ impl PostgresRequests {
 impl Requests for PostgresRequests {
     fn shown(&self) -> &str {
         self.client.connector.shown()
+    }
+
+    fn server(&self) -> &dyn Examined {
+        &self.client.connector
     }
 
     async fn take(&self, claim: &Claim, process: &str) -> Result<Option<i64>, Failure> {
@@ -239,9 +244,9 @@ impl Requests for PostgresRequests {
         self.client.query(&self.statements.end, &[&process], true).await.map(|_| ())
     }
 
-    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<String>, Failure> {
+    async fn granted(&self, process: &str, names: &[String]) -> Result<Vec<Told>, Failure> {
         let rows = self.client.query(&self.statements.granted, &[&process, &names], true).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        Ok(rows.iter().map(|row| Told { id: row.get(0), handed: row.get(1) }).collect())
     }
 
     async fn claims_of(&self, process: &str, name: &str) -> Result<Vec<String>, Failure> {

@@ -14,6 +14,9 @@ use tokio_postgres::types::Type;
 /// The database's clock.
 pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
+/// The same when the server got the statement, before any wait for a row.
+const BEGUN: &str = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint";
+
 /// One of each, by the name of its request.
 pub(super) struct Statements {
     pub(super) take: Statement,
@@ -70,19 +73,20 @@ impl Statements {
                      RETURNING token"
                 ),
             ),
-            // The clock is read once: the token must not be above the largest ticket.
+            // The time at which the server got the statement: every part of it reads the same, and the
+            // token must not be above the largest ticket. It is after the moment that the holder
+            // counts from.
             retake: statement(
                 "retake",
                 &[T::TEXT, T::TEXT, T::TEXT, T::TEXT, T::INT8, T::INT8, T::TEXT, T::TEXT],
                 format!(
-                    "WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
-                     UPDATE {names} l SET version = l.version + 1, place = {ALONE}, waiting = 0, \
-                       last = GREATEST(l.last + 1, now), token = GREATEST(l.last + 1, now), \
-                       id = $2, owner = $3, process = $4, mode = $5, ttl = $6, since = now, \
-                       expires = now + $6, identity = $7, note = $8 FROM clock
-                     WHERE l.name = $1 AND (l.place = 0 OR (l.place = {ALONE} \
-                       AND (l.expires <= now OR l.id = $2)))
-                     RETURNING l.token"
+                    "UPDATE {names} SET version = version + 1, place = {ALONE}, waiting = 0, \
+                       last = GREATEST(last + 1, {BEGUN}), token = GREATEST(last + 1, {BEGUN}), \
+                       id = $2, owner = $3, process = $4, mode = $5, ttl = $6, since = {BEGUN}, \
+                       expires = {BEGUN} + $6, identity = $7, note = $8
+                     WHERE name = $1 AND (place = 0 OR (place = {ALONE} \
+                       AND (expires <= {BEGUN} OR id = $2)))
+                     RETURNING token"
                 ),
             ),
             free: statement(
@@ -97,7 +101,8 @@ impl Statements {
                 "extend",
                 &[T::TEXT, T::TEXT, T::INT8],
                 format!(
-                    "UPDATE {names} SET version = version + 1, expires = {NOW} + $3
+                    "UPDATE {names} SET version = version + 1, ttl = GREATEST(ttl, $3), \
+                       expires = GREATEST({NOW} + $3, LEAST(expires, {NOW} + ttl))
                      WHERE name = $1 AND place = 1 AND id = $2 AND process <> '' \
                        AND expires > {NOW} RETURNING 1"
                 ),
@@ -170,10 +175,10 @@ impl Statements {
                 "granted",
                 &[T::TEXT, T::TEXT_ARRAY],
                 format!(
-                    "SELECT id FROM {claims} WHERE name = ANY ($2) AND state < {WAITING} \
-                       AND process = $1
+                    "SELECT id, state = {HANDED} FROM {claims} WHERE name = ANY ($2) \
+                       AND state < {WAITING} AND process = $1
                      UNION ALL
-                     SELECT id FROM {names} WHERE name = ANY ($2) AND place = {ALONE} \
+                     SELECT id, false FROM {names} WHERE name = ANY ($2) AND place = {ALONE} \
                        AND process = $1"
                 ),
             ),
@@ -336,6 +341,11 @@ fn apply(names: &str, claims: &str) -> String {
 ///
 /// A named owner may hold the name, and would wait for itself. Of a claim that is alone the row says
 /// so; the view of the other claims is from before the row was locked, and could not tell.
+///
+/// Its commit waits for no disk, or the holder's release would have to wait for both: each has the row
+/// of the name to itself until it is committed. A place in the queue is all that a crash of the server
+/// may undo of it. Whatever is committed on top of it, a grant of this claim first of all, brings it to
+/// the disk as well, since the server writes its log in order.
 fn join(names: &str, claims: &str) -> String {
     let columns: String = CLAIM.split(", ").map(|column| format!(", v.{column}")).collect();
     format!(
@@ -351,7 +361,8 @@ fn join(names: &str, claims: &str) -> String {
            UNION ALL \
            SELECT $1, {WAITING}::smallint, v.ticket, $2, $3, $4, $5, v.ticket, $6, v.now, \
              v.now + $6, $7, $8 FROM v) \
-         SELECT ticket, waiting, CASE waiting WHEN 1 THEN expires - now END FROM v"
+         SELECT ticket, waiting, CASE waiting WHEN 1 THEN expires - now END, \
+           set_config('synchronous_commit', 'off', true) FROM v"
     )
 }
 

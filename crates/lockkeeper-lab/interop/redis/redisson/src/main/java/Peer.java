@@ -1,7 +1,11 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -18,6 +22,9 @@ import org.redisson.config.Config;
  * {@code main}. The answer of any other is followed by its name. A ttl of 0 is the watchdog's.
  */
 public final class Peer {
+    /** How long one who waits goes on after the time is over. */
+    private static final long GRACE = TimeUnit.SECONDS.toNanos(2);
+
     private final RedissonClient redisson;
     private final Map<String, ExecutorService> threads = new HashMap<>();
 
@@ -62,16 +69,17 @@ public final class Peer {
     }
 
     private void command(String[] words) {
-        boolean timed = !words[0].endsWith("unlock");
+        boolean timed = !words[0].endsWith("unlock") && !words[0].equals("holds");
         int usual = timed ? 3 : 2;
-        String thread = words.length > usual ? words[usual] : "main";
+        boolean named = words.length > usual && !words[0].equals("turns");
+        String thread = named ? words[usual] : "main";
         long number = timed ? Long.parseLong(words[2]) : 0;
         ExecutorService executor =
                 threads.computeIfAbsent(thread, name -> Executors.newSingleThreadExecutor());
         executor.execute(() -> {
             String answer;
             try {
-                answer = act(words[0], words[1], number);
+                answer = act(words, number);
             } catch (Exception error) {
                 answer = "error " + error;
             }
@@ -79,7 +87,15 @@ public final class Peer {
         });
     }
 
-    private String act(String verb, String name, long number) throws InterruptedException {
+    /** As {@link #act} for orders that have more to say. */
+    private String act(String[] words, long number) throws InterruptedException {
+        boolean timed = words[0].equals("turns");
+        long length = timed ? Long.parseLong(words[3]) : 0;
+        return act(words[0], words[1], number, length, timed && words.length > 4);
+    }
+
+    private String act(String verb, String name, long number, long length, boolean own)
+            throws InterruptedException {
         switch (verb) {
             case "lock":
                 return lock(redisson.getLock(name), number);
@@ -99,6 +115,16 @@ public final class Peer {
                 return unlock(redisson.getReadWriteLock(name).readLock());
             case "write-unlock":
                 return unlock(redisson.getReadWriteLock(name).writeLock());
+            case "holds":
+                // isHeldByCurrentThread asks the server; there is no word of its own.
+                return "asks";
+            case "turns":
+                return turns(name, (int) number, length, own);
+            case "wait":
+                for (long i = 0; i < number; i++) {
+                    background(() -> redisson.getLock(name).lock(30, TimeUnit.SECONDS));
+                }
+                return "waiting";
             case "bench":
                 return bench(redisson.getLock(name), number);
             default:
@@ -136,6 +162,58 @@ public final class Peer {
             lock.unlock();
         }
         return "took " + (System.nanoTime() - begin) / 1e9;
+    }
+
+    /** Tasks that take the lock, or each one of its own, for so many milliseconds. */
+    private String turns(String name, int tasks, long length, boolean own)
+            throws InterruptedException {
+        long end = System.nanoTime() + length * 1_000_000;
+        ConcurrentLinkedQueue<String> turns = new ConcurrentLinkedQueue<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int task = 0; task < tasks; task++) {
+            RLock lock = redisson.getLock(own ? name + "/" + task : name);
+            threads.add(background(() -> take(lock, end, turns)));
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return "turns " + String.join(" ", turns);
+    }
+
+    private static void take(RLock lock, long end, Queue<String> turns) throws Exception {
+        while (System.nanoTime() < end) {
+            long asked = now();
+            long left = end + GRACE - System.nanoTime();
+            if (!lock.tryLock(left / 1_000_000, 30_000, TimeUnit.MILLISECONDS)) {
+                return;
+            }
+            long held = now();
+            long releasing = now();
+            lock.unlock();
+            turns.add(asked + "," + held + "," + releasing + "," + now());
+        }
+    }
+
+    /** Microseconds of a clock that all processes share. */
+    private static long now() {
+        return System.nanoTime() / 1000;
+    }
+
+    private interface Work {
+        void run() throws Exception;
+    }
+
+    private static Thread background(Work work) {
+        Thread thread = new Thread(() -> {
+            try {
+                work.run();
+            } catch (Exception error) {
+                // Its turn is missing.
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
     }
 
     private static synchronized void say(String line) {

@@ -1,9 +1,13 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
@@ -13,11 +17,14 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryOneTime;
 
 /** Curator, commanded by lines; see the module {@code interop} of the lab for the commands. */
 public final class Peer {
     private static final int SESSION_MS = 4000;
+    /** How long one who waits goes on after the time is over. */
+    private static final long GRACE = TimeUnit.SECONDS.toNanos(2);
     /** Long enough for one that is free, for what cannot be tried without waiting. */
     private static final int MOMENT_MS = 1000;
 
@@ -30,10 +37,15 @@ public final class Peer {
     private final Map<String, InterProcessMutex> mutexes = new HashMap<>();
     private final Map<String, InterProcessReadWriteLock> pairs = new HashMap<>();
 
+    /** Whether the session ended since the start. */
+    private volatile boolean lostOnce;
+
     private Peer(CuratorFramework client, String root, String kind) {
         this.client = client;
         this.root = root;
         this.kind = kind == null ? "mutex" : kind;
+        client.getConnectionStateListenable()
+                .addListener((it, state) -> lostOnce |= state == ConnectionState.LOST);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -99,6 +111,21 @@ public final class Peer {
                 return with(pair(path).readLock(), "unlock");
             case "write-unlock":
                 return with(pair(path).writeLock(), "unlock");
+            case "holds":
+                // What Curator tells its users to listen to: a client without a connection holds nothing.
+                boolean known = client.getZookeeperClient().isConnected() && !lostOnce;
+                return known && mutex(path).isAcquiredInThisProcess() ? "holds" : "lost";
+            case "turns":
+                return turns(
+                        path,
+                        Integer.parseInt(words[2]),
+                        Long.parseLong(words[3]),
+                        words.length > 4);
+            case "wait":
+                for (int count = Integer.parseInt(words[2]); count > 0; count--) {
+                    background(() -> new InterProcessMutex(client, path).acquire());
+                }
+                return "waiting";
             case "bench":
                 return bench(mutex(path), Integer.parseInt(words[2]));
             default:
@@ -190,6 +217,60 @@ public final class Peer {
             lock.release();
         }
         return "took " + (System.nanoTime() - begin) / 1e9;
+    }
+
+    /** Tasks that take the lock, or each one of its own, for so many milliseconds. */
+    private String turns(String path, int tasks, long length, boolean own) throws Exception {
+        long end = System.nanoTime() + length * 1_000_000;
+        ConcurrentLinkedQueue<String> turns = new ConcurrentLinkedQueue<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int task = 0; task < tasks; task++) {
+            InterProcessMutex lock =
+                    new InterProcessMutex(client, own ? path + "/" + task : path);
+            threads.add(background(() -> take(lock, end, turns)));
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return "turns " + String.join(" ", turns);
+    }
+
+    private static void take(InterProcessMutex lock, long end, Queue<String> turns)
+            throws Exception {
+        while (System.nanoTime() < end) {
+            long asked = now();
+            if (!lock.acquire(end + GRACE - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+                return;
+            }
+            long held = now();
+            long releasing = now();
+            lock.release();
+            turns.add(asked + "," + held + "," + releasing + "," + now());
+        }
+    }
+
+    /** Microseconds of a clock that all processes share. */
+    private static long now() {
+        return System.nanoTime() / 1000;
+    }
+
+    private interface Work {
+        void run() throws Exception;
+    }
+
+    private static Thread background(Work work) {
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                work.run();
+                            } catch (Exception error) {
+                                // Its turn is missing.
+                            }
+                        });
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
     }
 
     private static synchronized void say(String line) {

@@ -1,0 +1,36 @@
+//! What is told of a claim that waits.
+
+use crate::claim::Claim;
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::event::{About, EventKind, GaveUp};
+use crate::patience::Patience;
+use std::sync::Arc;
+
+/// A claim that waits, for what is told of it.
+pub(crate) struct Waiter {
+    engine: Arc<Engine>,
+    claim: Claim,
+    asked: Moment,
+}
+
+impl Waiter {
+    pub(crate) fn new(engine: &Arc<Engine>, claim: &Claim, patience: &Patience) -> Arc<Self> {
+        let asked = patience.begun();
+        Arc::new(Self { engine: engine.clone(), claim: claim.clone(), asked })
+    }
+
+    pub(crate) fn queued(&self, place: usize) {
+        self.engine.note_contact(&self.claim, self.asked, &Ok(()));
+        let place = Some(place).filter(|place| *place > 0);
+        self.tell(EventKind::Queued { place });
+    }
+
+    pub(crate) fn gave_up(&self, why: GaveUp) {
+        self.tell(EventKind::GaveUp(why));
+    }
+
+    fn tell(&self, kind: EventKind) {
+        self.engine.events.emit(About::waiting(&self.claim, self.asked), kind);
+    }
+}
