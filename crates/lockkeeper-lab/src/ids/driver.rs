@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use lockkeeper::id::Order;
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -58,9 +59,11 @@ pub(super) fn run(arguments: &IdsArguments) -> Result<Report> {
     for _ in 0..arguments.processes {
         driver.start()?;
     }
+    // A fault that comes before a process has begun is none of its ids.
+    driver.await_ids(0)?;
     driver.break_things()?;
     let healed = now();
-    driver.await_ids(healed)?;
+    driver.await_end(healed)?;
     driver.stop()?;
     let run = driver.collect(order, healed)?;
     let report = judge::judge(&run);
@@ -134,8 +137,11 @@ impl Driver<'_> {
         let (window, begin) = (self.window(), now());
         let cut_off = matches!(fault, Fault::Partition | Fault::ServerPause);
         // Until there is an error: a caller waits for a while whether the store is back.
-        let ttl = if cut_off && self.arguments.kind.is_leased() { window + WAIT } else { window };
-        let strike = Strike { fault, ttl, dice: &mut self.dice };
+        let refused = cut_off && self.arguments.kind.is_leased();
+        let ttl = if refused { window + WAIT } else { window };
+        let files: Vec<_> = (1..=self.started).map(|process| self.stage.file(process)).collect();
+        let felt = || !refused || files.iter().any(|file| was_cut_off(file, begin));
+        let strike = Strike { fault, ttl, dice: &mut self.dice, felt: &felt };
         let hit = match fault {
             Fault::Kill => {
                 self.members[victim].0.signal(Signal::SIGKILL)?;
@@ -207,23 +213,31 @@ impl Driver<'_> {
     }
 
     /// Waits until everyone got ids again, or all that were asked for; not for ever.
-    fn await_ids(&mut self, healed: u64) -> Result<()> {
-        let counting = self.arguments.count.is_some();
-        let end = Instant::now() + if counting { LONG_PATIENCE } else { PATIENCE };
+    fn await_end(&mut self, healed: u64) -> Result<()> {
+        if self.arguments.count.is_none() {
+            return self.await_ids(healed);
+        }
+        let end = Instant::now() + LONG_PATIENCE;
         while Instant::now() < end {
             sleep(Duration::from_millis(200));
-            if counting {
-                let mut all = true;
-                for (member, _) in &mut self.members {
-                    all &= member.has_ended()?;
-                }
-                if all {
-                    return Ok(());
-                }
-                continue;
+            let mut all = true;
+            for (member, _) in &mut self.members {
+                all &= member.has_ended()?;
             }
-            let got =
-                |taker: &Taker| taker.generators.iter().flatten().any(|piece| piece.asked > healed);
+            if all {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everyone got ids that were asked for after that moment; not for ever.
+    fn await_ids(&self, since: u64) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        let got =
+            |taker: &Taker| taker.generators.iter().flatten().any(|piece| piece.asked > since);
+        while Instant::now() < end {
+            sleep(Duration::from_millis(200));
             if self.takers()?.iter().all(|taker| !taker.alive || got(taker)) {
                 return Ok(());
             }
@@ -260,4 +274,11 @@ impl Driver<'_> {
             least: 200,
         })
     }
+}
+
+/// Whether the process of this file was told since then that the store cannot be reached.
+fn was_cut_off(file: &Path, begin: u64) -> bool {
+    // One that has not begun yet has no file.
+    let taker = judge::read("", file).unwrap_or_default();
+    taker.refusals.iter().any(|refusal| refusal.at > begin && refusal.kind == "Unavailable")
 }

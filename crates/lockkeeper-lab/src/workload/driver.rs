@@ -209,7 +209,8 @@ impl Driver<'_> {
         let detained = detains.then(|| self.resources.detain(&process));
         let (kind_word, target) = (kind.word().to_owned(), target.to_owned());
         self.recorder.note(DRIVER, What::FaultBegins { fault, kind: kind_word, process: target });
-        let strike = Strike { fault: kind, ttl: self.trial.ttl, dice: &mut self.dice };
+        let (ttl, felt) = (self.trial.ttl, &|| true);
+        let strike = Strike { fault: kind, ttl, dice: &mut self.dice, felt };
         let hit = match (kind, &mut self.server) {
             (Fault::Kill | Fault::Stop, _) => {
                 let signal = if kind == Fault::Kill { Signal::SIGKILL } else { Signal::SIGTERM };

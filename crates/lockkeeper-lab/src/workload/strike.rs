@@ -11,11 +11,17 @@ use nix::sys::signal::Signal;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// How long a partition or a paused server may last until it was felt.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A fault that is about to happen.
 pub(crate) struct Strike<'a> {
     pub(crate) fault: Fault,
     pub(crate) ttl: Duration,
     pub(crate) dice: &'a mut Dice,
+    /// Whether a partition or a paused server was felt: neither ends before, since how long that takes
+    /// is a matter of how busy the machine is.
+    pub(crate) felt: &'a dyn Fn() -> bool,
 }
 
 impl Strike<'_> {
@@ -90,8 +96,17 @@ impl Strike<'_> {
             }
             _ => {
                 network.each(|proxy| proxy.partition());
-                sleep(self.beyond_ttl());
+                self.last_until_felt();
             }
+        }
+    }
+
+    /// Sleeps longer than a claim lasts, and until the fault was felt, or the patience is over.
+    fn last_until_felt(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        sleep(self.beyond_ttl());
+        while !(self.felt)() && Instant::now() < end {
+            sleep(Duration::from_millis(100));
         }
     }
 
@@ -129,7 +144,7 @@ impl Strike<'_> {
             }
             Fault::ServerPause => {
                 server.pause()?;
-                sleep(self.beyond_ttl());
+                self.last_until_felt();
                 server.resume()
             }
             Fault::DiskHang => {
