@@ -177,6 +177,5 @@ fn what_others_see_of_the_command_can_be_chosen() {
         assert_eq!(world.show("x")["holders"][0]["note"], note, "{options:?}");
         holder.signal(nix::sys::signal::Signal::SIGTERM);
         holder.wait();
-        std::fs::remove_file(world.path("pid")).unwrap();
     }
 }

@@ -166,10 +166,8 @@ fn readers_share_and_slots_are_counted() {
     let _reader = world.holder(&["--shared"], "x");
     assert_eq!(world.code(&["run", "-n", "--shared", "x", "true"]), 0);
     assert_eq!(world.code(&["run", "-n", "x", "true"]), 75);
-    std::fs::remove_file(world.path("pid")).unwrap();
     let _first = world.holder(&["--slots", "2"], "y");
     assert_eq!(world.code(&["run", "-n", "--slots", "2", "y", "true"]), 0);
-    std::fs::remove_file(world.path("pid")).unwrap();
     let _second = world.holder(&["--slots", "2"], "y");
     assert_eq!(world.code(&["run", "-n", "--slots", "2", "y", "true"]), 75);
 }

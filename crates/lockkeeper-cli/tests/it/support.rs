@@ -63,6 +63,8 @@ impl World {
             pid = self.file("pid")
         );
         let words = [&["run"], options, &[name, "--", "sh", "-c", &script]].concat();
+        // That of a holder before says nothing of this one.
+        let _ = std::fs::remove_file(self.path("pid"));
         let running = self.start(&words);
         eventually("the command runs", || self.path("pid").exists());
         running

@@ -52,7 +52,7 @@ fn the_limit_is_75_and_never_early() {
 fn a_shared_lock_is_free_when_the_last_reader_has_left() {
     let world = World::new();
     let mut first = world.holder(&["--shared"], "x");
-    let second = World::holder(&world, &["--shared"], "x");
+    let second = world.holder(&["--shared"], "x");
     first.signal(Signal::SIGTERM);
     first.wait();
     assert_eq!(world.code(&["wait", "-w", "100ms", "x"]), 75);

@@ -19,7 +19,10 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
         pages_show_what_the_list_shows,
     );
     if chosen.capability.fair {
-        cases.extend(cases!("inspection": waiters_are_shown_in_order));
+        cases.extend(cases!("inspection":
+            waiters_are_shown_in_order,
+            pages_show_queues_whole,
+        ));
     }
     if chosen.capability.shared {
         cases.extend(cases!("inspection": every_reader_is_shown));
@@ -70,6 +73,47 @@ async fn pages_show_what_the_list_shows(stage: Arc<Stage>) -> Outcome {
         ensure!(seen == names, "pages of {limit} show {seen:?}");
     }
     held.release().await?;
+    Ok(())
+}
+
+/// Also where a store keeps the claims on a name apart, and those on others between them.
+async fn pages_show_queues_whole(stage: Arc<Stage>) -> Outcome {
+    let (one, two) = (stage.keeper().await?, stage.keeper().await?);
+    let name = stage.name("queue");
+    let names: Vec<String> =
+        ["", "/1", "/x", "/x/y"].iter().map(|end| format!("{name}{end}")).collect();
+    let held = one.multi(&names).ttl(LONG).acquire().await?;
+    let mut waiters = Vec::new();
+    for number in 1..=3 {
+        let lock = two.lock(&name).ttl(LONG).note(&format!("number {number}"));
+        waiters
+            .push(tokio::spawn(async move { lock.acquire_within(PATIENT).await?.release().await }));
+        queue_of(&one, &name, number).await?;
+    }
+    for limit in [1, 2, 3, 100] {
+        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = one.list_page(&name, after.as_deref(), limit).await?;
+            pages += 1;
+            ensure!(pages < 200, "the pages come to no end");
+            for lock in page.locks {
+                let waiting = if lock.name.as_str() == name { 3 } else { 0 };
+                ensure!(lock.holders.len() == 1 && lock.waiters.len() == waiting, "{lock:?}");
+                seen.push(lock.name.to_string());
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        seen.sort();
+        seen.dedup();
+        ensure!(seen == names, "pages of {limit} show {seen:?}");
+    }
+    held.release().await?;
+    for waiter in waiters {
+        waiter.await??;
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ cases!(
     a_broken_connection_endangers_what_is_held,
     without_a_prefix_names_are_keys,
     a_keeper_is_opened_by_options,
+    pages_show_each_lock_once,
 );
 
 /// How many connections of this machine to the server are open.
@@ -102,5 +103,43 @@ async fn a_keeper_is_opened_by_options(lab: &Lab) -> Result<()> {
     ensure!(two.lock("same").ttl(LONG).try_acquire().await?.is_none(), "two stores");
     held.release().await?;
     two.lock("same").ttl(LONG).acquire().await?.release().await?;
+    Ok(())
+}
+
+/// However the keys of a name and those of longer names are mixed, and wherever a page ends.
+async fn pages_show_each_lock_once(lab: &Lab) -> Result<()> {
+    let server = lab.etcd().start()?;
+    let (one, two) = (keeper(&server, LASTING).await?, keeper(&server, LASTING).await?);
+    let names = ["a", "a/0", "a/5/x", "a/f", "b", "b/9"];
+    let _held = one.multi(names).ttl(LONG).acquire().await?;
+    let mut waiting = Vec::new();
+    for keeper in [&one, &two, &two] {
+        waiting.push(crate::waiting(keeper, "a"));
+        crate::queue_of(&one, "a", waiting.len()).await;
+    }
+    // No claim.
+    etcdctl(&server, &["put", "lockkeeper/a/6000000000000000", "of somebody"])?;
+    for limit in 1..=12 {
+        let (mut shown, mut after) = (Vec::new(), None);
+        loop {
+            let page = one.list_page("", after.as_deref(), limit).await?;
+            for lock in page.locks {
+                let waiting = if lock.name.as_str() == "a" { 3 } else { 0 };
+                ensure!(lock.holders.len() == 1 && lock.waiters.len() == waiting, "{lock:?}");
+                shown.push(lock.name.to_string());
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        shown.sort();
+        ensure!(shown == names, "pages of {limit} show {shown:?}");
+    }
+    for wrong in ["b", "zz", "00", "0"] {
+        let error = one.list_page("", Some(wrong), 2).await.expect_err("no page ended there");
+        ensure!(error.kind() == lockkeeper::ErrorKind::Config, "{wrong}: {error}");
+    }
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(())
 }

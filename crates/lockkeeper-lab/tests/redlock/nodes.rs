@@ -15,6 +15,7 @@ cases!(
     three_are_killed_and_the_holder_is_told_in_time,
     a_clean_release_leaves_no_key,
     who_holds_is_shown_for_each_node,
+    pages_show_each_lock_once_while_a_node_is_down,
     a_ticket_is_kept_beside_its_holder_and_brings_nothing_back,
 );
 
@@ -111,6 +112,50 @@ async fn who_holds_is_shown_for_each_node(lab: &Lab) -> Result<()> {
     ensure!(view.nodes[3].holders[0].owner.id() == "somebody else", "{view:?}");
     ensure!(view.nodes[4].objection.is_some(), "{view:?}");
     guard.release().await?;
+    Ok(())
+}
+
+/// Whatever nodes have it, and whichever of them do not answer.
+async fn pages_show_each_lock_once_while_a_node_is_down(lab: &Lab) -> Result<()> {
+    let five = Five::start(lab)?;
+    let keeper = five.keeper(CALM).await?;
+    let names: Vec<String> = (100..220).map(|number| format!("page/{number}")).collect();
+    let _held = keeper.multi(&names).ttl(Duration::from_secs(600)).acquire().await?;
+    for (number, name) in names.iter().enumerate() {
+        five.all_have(name).await?;
+        five.servers[number % 5].redis()?.ask(&["DEL", name])?;
+    }
+    for down in [None, Some(1)] {
+        down.map_or(Ok(()), |it| five.servers[it].kill())?;
+        let (mut shown, mut after) = (Vec::new(), None);
+        loop {
+            let page = keeper.list_page("page/", after.as_deref(), 7).await?;
+            shown.extend(page.locks.into_iter().map(|lock| lock.name.to_string()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        shown.sort();
+        ensure!(shown == names, "with {down:?} down: {shown:?}");
+    }
+    five.servers[0].kill()?;
+    five.servers[2].kill()?;
+    // Two are left, and nobody knows what the other three have: nothing is left out in silence.
+    let mut after = None;
+    loop {
+        match keeper.list_page("page/", after.as_deref(), 100).await {
+            Ok(page) => after = Some(page.next.context("it ended, with two of five nodes")?),
+            Err(error) => {
+                ensure!(error.kind() == ErrorKind::Unavailable, "{error}");
+                break;
+            }
+        }
+    }
+    for wrong in ["", "x", "0/0/", "/9/", "1/1/"] {
+        let error = keeper.list_page("", Some(wrong), 2).await.expect_err("no page ended there");
+        ensure!(error.kind() == ErrorKind::Config, "{wrong}: {error}");
+    }
     Ok(())
 }
 

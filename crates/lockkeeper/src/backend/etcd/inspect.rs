@@ -10,17 +10,16 @@
 use super::client::Client;
 use super::keys::{KeyRange, keys_beginning, name_of};
 use super::protocol::{
-    KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, TxnResponse, path,
+    KeyValue, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, RangeResponse,
+    TxnResponse, path,
 };
 use super::{record, requests, session};
-use crate::backend::{FencingToken, HolderView, LockView, Name, WaiterView, queue};
+use crate::backend::support::list::{AT_ONCE, no_page};
+use crate::backend::{FencingToken, HolderView, LockView, Name, Page, WaiterView, queue};
 use crate::error::Result;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-
-/// How many server leases are looked at at once: enough to hide the way to etcd, and no burst.
-const AT_ONCE: usize = 32;
 
 /// Looks at etcd for one keeper.
 #[derive(Debug, Clone, Copy)]
@@ -44,20 +43,77 @@ impl Inspection<'_> {
     /// a name whose keys are gone.
     pub(super) async fn list(self, start: &str) -> Result<Vec<LockView>> {
         let (first, end) = keys_beginning(format!("{}{start}", self.prefix).as_bytes());
+        let kvs = self.read(first, end).await?;
+        self.views(&self.by_name(start, kvs)).await
+    }
+
+    /// Some of them, in the order of their keys: `after` is the last key of the page before. A name is on
+    /// the page that has the first of its keys, with all its claims.
+    pub(super) async fn list_page(
+        self,
+        start: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page> {
+        let (first, end) = keys_beginning(format!("{}{start}", self.prefix).as_bytes());
+        let after = after.map(|after| key_of(after).filter(|key| *key >= first));
+        let after = after.map(|key| key.ok_or_else(no_page)).transpose()?;
+        let from = after.clone().map_or(first, behind);
+        let kvs = self.read_some(from, end, limit).await?;
+        let last = kvs.last().filter(|_| kvs.len() >= limit).map(|kv| kv.key.clone());
+        let mut names = self.by_name(start, kvs);
+        // Keys of one name need not be side by side: those of a longer name are between them.
+        let cut =
+            |range: &KeyRange| after.iter().chain(&last).any(|key| key.starts_with(&range.start()));
+        let cut: Vec<_> =
+            names.keys().filter(|name| cut(&KeyRange::new(self.prefix, name))).cloned().collect();
+        for name in cut {
+            let claims = self.claims(&KeyRange::new(self.prefix, &name), limit).await?;
+            let is_new =
+                claims.first().is_some_and(|kv| after.as_ref().is_none_or(|after| kv.key > *after));
+            if is_new {
+                names.insert(name, claims)
+            } else {
+                names.remove(&name)
+            };
+        }
+        Ok(Page::new(self.views(&names).await?, last.map(|key| text_of(&key))))
+    }
+
+    /// The claims among the keys, by name.
+    fn by_name(self, start: &str, kvs: Vec<KeyValue>) -> BTreeMap<Name, Vec<KeyValue>> {
         let mut names: BTreeMap<Name, Vec<KeyValue>> = BTreeMap::new();
-        for kv in self.read(first, end).await? {
+        for kv in kvs {
             // What lives on no lease is no claim, whatever it is.
             let name = name_of(self.prefix, &kv.key).filter(|_| kv.lease != 0);
             if let Some(name) = name.filter(|name| name.as_str().starts_with(start)) {
                 names.entry(name).or_default().push(kv);
             }
         }
-        let all: Vec<KeyValue> = names.values().flatten().cloned().collect();
-        let left = self.times_left(&all).await?;
+        names
+    }
+
+    async fn views(self, names: &BTreeMap<Name, Vec<KeyValue>>) -> Result<Vec<LockView>> {
+        let left = self.times_left(names.values().flatten()).await?;
         let view = |(name, kvs): (&Name, &Vec<KeyValue>)| {
             view(&KeyRange::new(self.prefix, name), name, kvs, &left)
         };
         Ok(names.iter().map(view).collect())
+    }
+
+    /// The claims on one name, in the order of their keys, `limit` keys at a time: those of longer names
+    /// may be many.
+    async fn claims(self, range: &KeyRange, limit: usize) -> Result<Vec<KeyValue>> {
+        let (mut claims, mut from) = (Vec::new(), range.start());
+        loop {
+            let kvs = self.read_some(from, range.end(), limit).await?;
+            let next = kvs.last().filter(|_| kvs.len() >= limit).map(|kv| behind(kv.key.clone()));
+            claims.extend(kvs.into_iter().filter(|kv| range.has(&kv.key) && kv.lease != 0));
+            match next {
+                Some(next) => from = next,
+                None => return Ok(claims),
+            }
+        }
     }
 
     /// Takes the claim from its holder: first its key says so and why, for the holder to read, and
@@ -97,10 +153,22 @@ impl Inspection<'_> {
         Ok(answer.kvs)
     }
 
+    /// The first `limit` keys of a range, in order.
+    async fn read_some(self, start: Vec<u8>, end: Vec<u8>, limit: usize) -> Result<Vec<KeyValue>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let request = RangeRequest { limit, ..requests::range(start, end) };
+        let answer: RangeResponse = self.client.call(path::RANGE, &request).await?;
+        Ok(answer.kvs)
+    }
+
     /// How long each server lease of these keys will last without a heartbeat. One request for each
     /// lease and not for each key: all claims of a keeper share one.
-    async fn times_left(self, kvs: &[KeyValue]) -> Result<TimesLeft> {
-        let leases: HashSet<i64> = kvs.iter().map(|kv| kv.lease).filter(|id| *id != 0).collect();
+    async fn times_left<'a>(
+        self,
+        kvs: impl IntoIterator<Item = &'a KeyValue> + Send,
+    ) -> Result<TimesLeft> {
+        let leases = kvs.into_iter().map(|kv| kv.lease).filter(|id| *id != 0);
+        let leases: HashSet<i64> = leases.collect();
         let ask = |id: i64| async move {
             let request = LeaseTimeToLiveRequest { id };
             let answer: LeaseTimeToLiveResponse =
@@ -109,6 +177,25 @@ impl Inspection<'_> {
         };
         stream::iter(leases).map(ask).buffer_unordered(AT_ONCE).try_collect().await
     }
+}
+
+/// The first key that is behind this one.
+fn behind(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+/// A key as text, whatever is in it: other programs' need not be UTF-8.
+fn text_of(key: &[u8]) -> String {
+    let digits = key.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
+}
+
+/// The key that was written so.
+fn key_of(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let (bytes, []) = digits.as_chunks::<2>() else { return None };
+    bytes.iter().map(|[high, low]| u8::try_from(high * 16 + low).ok()).collect()
 }
 
 /// By the id of the server lease; one that is gone has none left.

@@ -21,7 +21,7 @@ mod waiters;
 
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
-    LockView, MultiAcquire, Name, Patience, Reserve, Reserved, Sequencer, Ticket, Together,
+    LockView, MultiAcquire, Name, Page, Patience, Reserve, Reserved, Sequencer, Ticket, Together,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -172,6 +172,10 @@ impl MultiAcquire for Etcd {
 impl Inspector for Etcd {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         self.inspection().list(prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        self.inspection().list_page(prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

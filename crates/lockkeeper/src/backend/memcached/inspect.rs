@@ -7,11 +7,13 @@ use super::error::Failure;
 use super::keys::{Keys, Place};
 use super::record::Record;
 use super::requests::{Locks, restless};
-use crate::backend::support::list;
-use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner};
+use crate::backend::support::list::{AT_ONCE, no_page};
+use crate::backend::support::sync::lock;
+use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner, Page};
 use crate::error::{Error, ErrorKind, Result};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// For how long it is said that a claim was broken: longer than the longest ttl.
@@ -21,22 +23,79 @@ const TRIES: u32 = 16;
 
 /// Every name that is held and starts with `prefix`. Asks each server for its keys.
 pub(super) async fn list(locks: &Arc<Locks>, prefix: &str) -> Result<Vec<LockView>> {
-    let mut names = BTreeSet::new();
+    let mut views = Vec::new();
     for server in 0..locks.client.servers() {
-        for key in keys(locks, server, Keys::is_lock).await? {
-            let place = Place { server, key };
-            let item =
-                locks.read(&place).await.map_err(|failure| locks.explain(&failure, &place))?;
-            let record = item.and_then(|item| Record::read(&item.value));
-            // A key that a later list of servers has elsewhere is no lock of this one.
-            names.extend(
-                record.map(|record| record.name).filter(|name| {
-                    name.as_str().starts_with(prefix) && locks.keys.of(name) == place
-                }),
-            );
-        }
+        let keys = keys(locks, server, Keys::is_lock).await?;
+        views.extend(shown(locks, server, keys, prefix).await?);
     }
-    list::shown(names, ErrorKind::Store, |name| show(locks, name)).await
+    views.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(views)
+}
+
+/// Some of them, server by server, in the order of their keys: `after` is a server and a key of it. A
+/// server tells all of its keys or none, so every page goes through them and keeps its own.
+pub(super) async fn list_page(
+    locks: &Arc<Locks>,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    let (server, after) = match after {
+        Some(after) => {
+            let (server, key) = after.split_once(' ').ok_or_else(no_page)?;
+            (server.parse::<usize>().map_err(|_| no_page())?, key.to_owned())
+        }
+        None => (0, String::new()),
+    };
+    if server >= locks.client.servers() {
+        return Err(no_page());
+    }
+    let first = Arc::new(Mutex::new(BTreeSet::new()));
+    let kept = first.clone();
+    let later = move |own: &Keys, key: &str| {
+        if own.is_lock(key) && key > &*after {
+            let mut kept = lock(&kept);
+            kept.insert(key.to_owned());
+            if kept.len() > limit {
+                kept.pop_last();
+            }
+        }
+        // Those that are wanted are kept here, and no more than those.
+        false
+    };
+    keys(locks, server, later).await?;
+    let keys = std::mem::take(&mut *lock(&first));
+    let next = match keys.last() {
+        Some(last) if keys.len() >= limit => Some(format!("{server} {last}")),
+        _ if server + 1 < locks.client.servers() => Some(format!("{} ", server + 1)),
+        _ => None,
+    };
+    Ok(Page::new(shown(locks, server, keys, prefix).await?, next))
+}
+
+/// The locks that these keys are, if their names start with `prefix`.
+async fn shown(
+    locks: &Arc<Locks>,
+    server: usize,
+    keys: impl IntoIterator<Item = String, IntoIter: Send> + Send,
+    prefix: &str,
+) -> Result<Vec<LockView>> {
+    let look = |key: String| async move {
+        let place = Place { server, key };
+        let item = locks.read(&place).await.map_err(|failure| locks.explain(&failure, &place))?;
+        let name = item.as_ref().and_then(|item| Some(Record::read(&item.value)?.name));
+        // A key that a later list of servers has elsewhere is no lock of this one.
+        let ours =
+            name.filter(|name| name.as_str().starts_with(prefix) && locks.keys.of(name) == place);
+        Ok(item.zip(ours).map(|(item, name)| {
+            let mut view = LockView::new(name);
+            view.holders.push(holder(&item));
+            view
+        }))
+    };
+    let looked = stream::iter(keys.into_iter().map(look)).buffered(AT_ONCE);
+    let views: Vec<Option<LockView>> = looked.try_collect().await?;
+    Ok(views.into_iter().flatten().collect())
 }
 
 /// The keys of a server that `wanted` picks.
@@ -46,7 +105,7 @@ pub(super) async fn list(locks: &Arc<Locks>, prefix: &str) -> Result<Vec<LockVie
 pub(super) async fn keys(
     locks: &Arc<Locks>,
     server: usize,
-    wanted: fn(&Keys, &str) -> bool,
+    wanted: impl Fn(&Keys, &str) -> bool + Send + Sync + 'static,
 ) -> Result<Vec<String>> {
     let own = locks.clone();
     let dumped = locks.client.dump(server, move |key| wanted(&own.keys, key)).await;

@@ -28,7 +28,7 @@ pub use options::MemcachedOptions;
 use crate::backend::support::alarms::Alarms;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease, LockView, Name,
-    Patience, Reserve, Reserved, Sequencer, Ticket,
+    Page, Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -161,6 +161,10 @@ impl Backend for Memcached {
 impl Inspector for Memcached {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         inspect::list(&self.0, prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        inspect::list_page(&self.0, prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

@@ -1,14 +1,19 @@
 //! Who holds a name, at which of the nodes.
 
-use super::node::Since;
+use super::node::{Node, Since};
 use super::nodes::Nodes;
-use crate::backend::{FencingToken, HolderView, Inspector, LockView, Moment, Name, NodeView};
+use crate::backend::support::list::{self, no_page};
+use crate::backend::{FencingToken, HolderView, Inspector, LockView, Moment, Name, NodeView, Page};
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How many names of a page are asked of a node at once, so that it can answer within the limit.
+const PAGE: usize = 500;
 
 /// Asks every node; what the majority says is what holds.
 #[derive(Debug)]
@@ -27,23 +32,15 @@ impl QuorumInspector {
     }
 
     /// What `ask` says at each node, or why there is no answer.
-    async fn everywhere<'a, T, F>(&'a self, ask: impl Fn(&'a dyn Inspector) -> F) -> Vec<Result<T>>
+    async fn everywhere<'a, T, F>(
+        &'a self,
+        ask: impl Fn(&'a dyn Inspector) -> F + Send + Sync,
+    ) -> Vec<Result<T>>
     where
-        F: Future<Output = Result<T>> + 'a,
+        T: Send,
+        F: Future<Output = Result<T>> + Send + 'a,
     {
-        let limit = self.limit();
-        let answers = self.nodes.all.iter().map(|node| {
-            let silent = || {
-                let message = format!("{} does not answer", node.shown);
-                Err(Error::new(ErrorKind::Unavailable, message))
-            };
-            let asked = node.backend.inspector().map(&ask);
-            async move {
-                let Some(asked) = asked else { return silent() };
-                tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| silent())
-            }
-        });
-        join_all(answers).await
+        join_all(self.nodes.all.iter().map(|node| at(node, self.limit(), &ask))).await
     }
 
     /// The answers, if enough nodes gave one.
@@ -97,6 +94,46 @@ impl Inspector for QuorumInspector {
         Ok(views)
     }
 
+    /// Node by node. A name that a majority has is at one of any `wanted` nodes, so that after as many
+    /// which told all they have every such name was seen.
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let all = &self.nodes.all;
+        let wanted = all.len() - self.nodes.majority() + 1;
+        let mut place = after.map_or_else(|| Ok(Place::default()), Place::read)?;
+        let node = all.get(place.node).ok_or_else(no_page)?;
+        let inner = place.inner.take();
+        let page = at(node, 10 * self.limit(), &|inspector| {
+            inspector.list_page(prefix, inner.as_deref(), limit.min(PAGE))
+        })
+        .await;
+        let mut page = match page {
+            Ok(page) => page,
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                if place.told.len() + all.len() - place.node <= wanted {
+                    let reason = (place.node, error.to_string());
+                    return Err(self.nodes.too_few(place.told.len(), &[reason]));
+                }
+                place.node += 1;
+                return Ok(Page::new(Vec::new(), Some(place.to_string())));
+            }
+            Err(error) => return Err(error),
+        };
+        let names = page.locks.drain(..).map(|view| view.name);
+        let shown = |name: Name| async move { self.show(&name).await };
+        let mut views = list::shown(names, ErrorKind::Store, shown).await?;
+        // What a node before has was shown with what that node told.
+        let earlier =
+            |view: &LockView| place.told.iter().any(|&it| !view.nodes[it].holders.is_empty());
+        views.retain(|view| !view.holders.is_empty() && !earlier(view));
+        if page.next.is_none() {
+            place.told.push(place.node);
+            place.node += 1;
+        }
+        let is_last = place.told.len() >= wanted;
+        place.inner = page.next;
+        Ok(Page::new(views, Some(place.to_string()).filter(|_| !is_last)))
+    }
+
     async fn show(&self, name: &Name) -> Result<LockView> {
         let answers = self.everywhere(|inspector| inspector.show(name)).await;
         let since = Since { sent: Moment::now(), least_uptime: self.nodes.least_uptime() };
@@ -121,6 +158,58 @@ impl Inspector for QuorumInspector {
     async fn break_hold(&self, name: &Name, token: FencingToken, reason: &str) -> Result<bool> {
         let answers = self.everywhere(|inspector| inspector.break_hold(name, token, reason)).await;
         Ok(self.enough(answers)?.into_iter().any(|broken| broken))
+    }
+}
+
+/// What `ask` says at one node, or why there is no answer.
+async fn at<'a, T, F>(
+    node: &'a Node,
+    limit: Duration,
+    ask: &(impl Fn(&'a dyn Inspector) -> F + Sync),
+) -> Result<T>
+where
+    F: Future<Output = Result<T>> + Send + 'a,
+{
+    let silent = || {
+        let message = format!("{} does not answer", node.shown);
+        Err(Error::new(ErrorKind::Unavailable, message))
+    };
+    let Some(asked) = node.backend.inspector().map(ask) else { return silent() };
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| silent())
+}
+
+/// Where the next page begins.
+#[derive(Debug, Default)]
+struct Place {
+    /// The nodes that told all they have.
+    told: Vec<usize>,
+    /// The node that is asked next.
+    node: usize,
+    /// The end of the page before, at that node.
+    inner: Option<String>,
+}
+
+impl Place {
+    fn read(text: &str) -> Result<Self> {
+        let mut parts = text.splitn(3, '/');
+        let mut part = || parts.next().ok_or_else(no_page);
+        let told = part()?.split('.').filter(|number| !number.is_empty());
+        let told = told.map(str::parse).collect::<std::result::Result<Vec<_>, _>>();
+        let node = part()?.parse().map_err(|_| no_page())?;
+        let inner = Some(part()?.to_owned()).filter(|inner| !inner.is_empty());
+        let told: Vec<usize> = told.map_err(|_| no_page())?;
+        // The nodes before are gone through in order.
+        if told.iter().any(|it| *it >= node) {
+            return Err(no_page());
+        }
+        Ok(Self { told, node, inner })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told: Vec<String> = self.told.iter().map(ToString::to_string).collect();
+        write!(f, "{}/{}/{}", told.join("."), self.node, self.inner.as_deref().unwrap_or_default())
     }
 }
 

@@ -2,19 +2,42 @@
 
 use super::context::Context;
 use super::record::{Record, WAITING, span};
-use crate::backend::{FencingToken, HolderView, LockView, Name, Owner, WaiterView};
+use crate::backend::{FencingToken, HolderView, LockView, Name, Owner, Page, WaiterView};
 use crate::error::Result;
 use std::sync::Arc;
 
 /// All claims on `name`, in the order of the queue. Broken claims are left out: they hold nothing.
 pub(super) async fn show(context: &Arc<Context>, name: &Name) -> Result<LockView> {
     let empty = LockView::new(name.clone());
-    Ok(views(context, name.as_str(), true).await?.pop().unwrap_or(empty))
+    Ok(views(context, name.as_str(), name.as_str()).await?.pop().unwrap_or(empty))
 }
 
 /// All claims on names that start with `prefix`.
 pub(super) async fn list(context: &Arc<Context>, prefix: &str) -> Result<Vec<LockView>> {
-    views(context, prefix, false).await
+    views(context, prefix, &last_of(prefix)).await
+}
+
+/// One page of them: first which names it has, then their claims.
+pub(super) async fn list_page(
+    context: &Arc<Context>,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    let (last, most) = (last_of(prefix), i64::try_from(limit).unwrap_or(i64::MAX));
+    let names = context.requests.names([prefix, &last], after.unwrap_or_default(), most).await;
+    let names = names.map_err(|failure| context.explain(failure))?;
+    let (Some(first), Some(last)) = (names.first(), names.last()) else {
+        return Ok(Page::default());
+    };
+    let next = (names.len() >= limit).then(|| last.clone());
+    Ok(Page::new(views(context, first, last).await?, next))
+}
+
+/// No name that starts with `prefix` is behind it: a name has at most 200 bytes, and there is no larger
+/// character. Names are in the order of their bytes.
+fn last_of(prefix: &str) -> String {
+    prefix.to_owned() + &char::MAX.to_string().repeat(50)
 }
 
 /// Breaks by token and not by name alone: an operator who looked, and typed the command a minute
@@ -30,8 +53,9 @@ pub(super) async fn break_hold(
     Ok(broken.is_some_and(|broken| broken.outcome))
 }
 
-async fn views(context: &Arc<Context>, first: &str, exact: bool) -> Result<Vec<LockView>> {
-    let listed = context.requests.list(first, exact).await;
+/// The names from `first` to `last`, in order.
+async fn views(context: &Arc<Context>, first: &str, last: &str) -> Result<Vec<LockView>> {
+    let listed = context.requests.list(first, last).await;
     let (now, mut listed) = listed.map_err(|failure| context.explain(failure))?;
     listed.sort_by(|(one, a, _), (two, b, _)| {
         (one, a.state == WAITING, a.ticket).cmp(&(two, b.state == WAITING, b.ticket))

@@ -38,7 +38,7 @@ use crate::address::Address;
 use crate::backend::support::options::config;
 use crate::backend::{
     Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
-    LockView, Name, Patience, Reserve, Reserved, Sequencer, Ticket,
+    LockView, Name, Page, Patience, Reserve, Reserved, Sequencer, Ticket,
 };
 use crate::claim::ClaimIds;
 use crate::error::{Error, Result};
@@ -397,6 +397,10 @@ impl Backend for SqlTable {
 impl Inspector for SqlTable {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         inspect::list(&self.context, prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        inspect::list_page(&self.context, prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

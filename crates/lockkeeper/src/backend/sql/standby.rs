@@ -24,7 +24,7 @@ use crate::backend::support::options::config;
 use crate::backend::support::sync::lock;
 use crate::backend::{
     Alarm, Backend, Background, Capability, Claim, FencingToken, Finding, Grant, Inspector, Lease,
-    LockView, LossReason, Moment, Name, Patience, Release, Standing, Ticket,
+    LockView, LossReason, Moment, Name, Page, Patience, Release, Standing, Ticket,
 };
 use crate::error::{Error, ErrorKind, Result};
 use async_trait::async_trait;
@@ -295,6 +295,14 @@ impl Inspector for Standby {
         match at.backend.inspector() {
             Some(inspector) => inspector.list(prefix).await,
             None => Ok(Vec::new()),
+        }
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let at = self.shared.now();
+        match at.backend.inspector() {
+            Some(inspector) => inspector.list_page(prefix, after, limit).await,
+            None => Ok(Page::default()),
         }
     }
 

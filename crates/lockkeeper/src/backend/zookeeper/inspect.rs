@@ -12,7 +12,7 @@ use super::record::Record;
 use super::session::Session;
 use super::{break_note, keys};
 use crate::backend::support::list;
-use crate::backend::{FencingToken, HolderView, LockView, Name, WaiterView, queue};
+use crate::backend::{FencingToken, HolderView, LockView, Name, Page, WaiterView, queue};
 use crate::error::{ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -143,6 +143,27 @@ async fn read(
 
 /// Every lock below the root that is held or waited for and whose name starts with `prefix`.
 pub(super) async fn list(context: &Context, prefix: &str) -> Result<Vec<LockView>> {
+    shown(context, names(context, prefix).await?).await
+}
+
+/// Some of them. ZooKeeper tells the names of all children or of none, so every page asks for the names;
+/// who is at them is asked of the page's own.
+pub(super) async fn list_page(
+    context: &Context,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    let mut names = names(context, prefix).await?;
+    names.retain(|name| after.is_none_or(|after| name.as_str() > after));
+    let is_last = names.len() <= limit;
+    let names: BTreeSet<Name> = names.into_iter().take(limit).collect();
+    let next = names.last().filter(|_| !is_last).map(Name::to_string);
+    Ok(Page::new(shown(context, names).await?, next))
+}
+
+/// Every name below the root that starts with `prefix`, in order.
+async fn names(context: &Context, prefix: &str) -> Result<BTreeSet<Name>> {
     let session = context.session().await?;
     let top = if context.root.is_empty() { "/" } else { &context.root };
     let children = match session.call_synced(top, Request::children(top)).await {
@@ -150,12 +171,13 @@ pub(super) async fn list(context: &Context, prefix: &str) -> Result<Vec<LockView
         Err(failure) if failure.is(refusal::NO_NODE) => Vec::new(),
         Err(failure) => return Err(context.explain(&failure)),
     };
-    // In order of name. A child whose name does not decode was not created by us.
-    let names: BTreeSet<Name> = children
-        .iter()
-        .filter_map(|child| keys::name_of(child))
-        .filter(|name| name.as_str().starts_with(prefix))
-        .collect();
+    // A child whose name does not decode was not created by us.
+    let names = children.iter().filter_map(|child| keys::name_of(child));
+    Ok(names.filter(|name| name.as_str().starts_with(prefix)).collect())
+}
+
+/// Those of the names that are held or waited for.
+async fn shown(context: &Context, names: BTreeSet<Name>) -> Result<Vec<LockView>> {
     // A node that another recipe works on is no lock of ours.
     list::shown(names, ErrorKind::Config, |name| async move { show(context, &name).await }).await
 }

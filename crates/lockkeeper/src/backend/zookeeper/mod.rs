@@ -39,7 +39,7 @@ pub use options::{ZooKeeperOptions, ZooKeeperRecipe};
 use crate::backend::support::contended::Gates;
 use crate::backend::{
     Backend, Capability, Claim, FencingToken, Finding, Grant, HolderView, Inspector, LockView,
-    Name, Patience, Reserve, Reserved, Sequencer,
+    Name, Page, Patience, Reserve, Reserved, Sequencer,
 };
 use crate::background::Background;
 use crate::error::Result;
@@ -188,6 +188,10 @@ impl ZooKeeper {
 impl Inspector for ZooKeeper {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         inspect::list(&self.0, prefix).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        inspect::list_page(&self.0, prefix, after, limit).await
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

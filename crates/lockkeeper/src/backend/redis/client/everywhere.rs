@@ -5,7 +5,8 @@
 use super::node::Delivery;
 use super::{Client, Servers};
 use crate::backend::redis::error::{self, Recovery};
-use crate::error::{Error, ErrorKind, Result};
+use crate::backend::support::list::no_page;
+use crate::error::Result;
 use futures_util::future::{FutureExt, join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
@@ -130,11 +131,6 @@ impl Client {
         ids.sort();
         Ok(ids)
     }
-}
-
-fn no_page() -> Error {
-    let message = "this is not where a page of the list ended: give what the page before gave";
-    Error::new(ErrorKind::Config, message)
 }
 
 /// `run_id:…` in an answer to INFO.

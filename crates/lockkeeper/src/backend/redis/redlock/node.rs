@@ -7,11 +7,12 @@ use crate::backend::redis::client::Subscriber;
 use crate::backend::support::list;
 use crate::backend::{
     Alarm, Backend, Capability, Claim, ClaimId, FencingToken, Finding, GaveBack, Grant, Inspector,
-    Kept, Lease, LockView, LossReason, Moment, Name, NodeLife, Passing, Patience, Release,
+    Kept, Lease, LockView, LossReason, Moment, Name, NodeLife, Page, Passing, Patience, Release,
     Released, Standing, Ticket, Vote, Voter,
 };
 use crate::error::{ErrorKind, Result};
 use async_trait::async_trait;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,20 +170,34 @@ impl Backend for RedlockNode {
     }
 }
 
-#[async_trait]
-impl Inspector for RedlockNode {
-    /// Locks of ours only: the key of another library's looks like any other string.
-    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        let start = self.shared.keys.starting_with(prefix);
-        let keys = self.shared.client.keys(&start, Some("string")).await?;
+impl RedlockNode {
+    /// Those of the keys that are locks of ours.
+    async fn shown(&self, keys: &[String]) -> Result<Vec<LockView>> {
         let names = keys.iter().filter_map(|key| self.shared.keys.name_of(key));
-        let names: std::collections::BTreeSet<Name> = names.collect();
+        let names: BTreeSet<Name> = names.collect();
         list::shown(names, ErrorKind::Store, |name| async move {
             let shown = self.shared.show(&name).await?.filter(|shown| shown.id.is_some());
             let holders = shown.into_iter().map(|shown| shown.view).collect();
             Ok(LockView { holders, ..LockView::new(name) })
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Inspector for RedlockNode {
+    /// Locks of ours only: the key of another library's looks like any other string.
+    async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
+        let start = self.shared.keys.starting_with(prefix);
+        let keys = self.shared.client.keys(&start, Some("string")).await?;
+        self.shown(&keys).await
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let start = self.shared.keys.starting_with(prefix);
+        let found = self.shared.client.some_keys(&start, Some("string"), after, limit).await;
+        let (keys, next) = found?;
+        Ok(Page::new(self.shown(&keys).await?, next))
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

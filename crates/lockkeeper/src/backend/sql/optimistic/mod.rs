@@ -33,7 +33,8 @@ use super::checkup::Examined;
 use super::error::Failure;
 use crate::backend::{
     Alarm, Backend, Background, Capability, Claim, FencingToken, Finding, Grant, HolderView,
-    Inspector, Lease, LockView, LossReason, Mode, Moment, Name, Owner, Patience, Release, Standing,
+    Inspector, Lease, LockView, LossReason, Mode, Moment, Name, Owner, Page, Patience, Release,
+    Standing,
 };
 use crate::error::Result;
 use async_trait::async_trait;
@@ -90,8 +91,8 @@ pub(super) trait Rows: fmt::Debug + Send + Sync + 'static {
     /// Why the hold with this token was broken, if it was and nobody has been broken since.
     async fn broken(&self, name: &Name, token: u64) -> Result<Option<String>, Failure>;
 
-    /// Every name that is held and begins so.
-    async fn list(&self, beginning: &str) -> Result<Vec<Row>, Failure>;
+    /// The first `limit` names after `after` that are held and begin so, in order.
+    async fn list(&self, beginning: &str, after: &str, limit: i64) -> Result<Vec<Row>, Failure>;
 
     /// Ends the connections on which nothing is under way.
     fn disconnect(&self);
@@ -197,8 +198,18 @@ impl Backend for Optimistic {
 #[async_trait]
 impl Inspector for Optimistic {
     async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
-        let rows = self.shared.rows.list(prefix).await.map_err(|failure| self.explain(failure))?;
+        let rows = self.shared.rows.list(prefix, "", i64::MAX).await;
+        let rows = rows.map_err(|failure| self.explain(failure))?;
         Ok(rows.iter().filter_map(view_of).collect())
+    }
+
+    async fn list_page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.shared.rows.list(prefix, after.unwrap_or_default(), most).await;
+        let rows = rows.map_err(|failure| self.explain(failure))?;
+        let last = rows.last().filter(|_| rows.len() >= limit);
+        let next = last.map(|row| row.name.clone());
+        Ok(Page::new(rows.iter().filter_map(view_of).collect(), next))
     }
 
     async fn show(&self, name: &Name) -> Result<LockView> {

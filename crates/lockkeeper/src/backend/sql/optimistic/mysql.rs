@@ -53,9 +53,10 @@ impl MysqlRows {
         Ok(was == Some(1))
     }
 
-    async fn rows(&self, fits: &str) -> Result<Vec<Row>, Failure> {
+    async fn rows(&self, fits: &str, limit: i64) -> Result<Vec<Row>, Failure> {
         let request = format!(
-            "SELECT {COLUMNS}, CAST({CLOCK} AS SIGNED) - since FROM {} WHERE {fits} ORDER BY name",
+            "SELECT {COLUMNS}, CAST({CLOCK} AS SIGNED) - since FROM {} WHERE {fits} \
+             ORDER BY name LIMIT {limit}",
             self.table
         );
         let answer = self.client.run(&request, true).await?;
@@ -123,7 +124,7 @@ impl Rows for MysqlRows {
     }
 
     async fn read(&self, name: &Name) -> Result<Option<Row>, Failure> {
-        let rows = self.rows(&format!("name = {}", text(name.as_str()))).await?;
+        let rows = self.rows(&format!("name = {}", text(name.as_str())), 1).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -186,9 +187,12 @@ impl Rows for MysqlRows {
         Ok(why.map(|why| String::from_utf8_lossy(&why).into_owned()))
     }
 
-    async fn list(&self, beginning: &str) -> Result<Vec<Row>, Failure> {
-        let (length, text) = (beginning.len(), text(beginning));
-        self.rows(&format!("LEFT(name, {length}) = {text} AND claim <> ''")).await
+    async fn list(&self, beginning: &str, after: &str, limit: i64) -> Result<Vec<Row>, Failure> {
+        let (length, text, after) = (beginning.len(), text(beginning), text(after));
+        let fits = format!(
+            "name >= {text} AND name > {after} AND LEFT(name, {length}) = {text} AND claim <> ''"
+        );
+        self.rows(&fits, limit).await
     }
 
     fn disconnect(&self) {

@@ -115,8 +115,11 @@ impl PostgresRows {
             ),
             list: statement(
                 "list",
-                format!("{select} WHERE starts_with(name, $1) AND claim <> '' ORDER BY name"),
-                &[Type::TEXT],
+                format!(
+                    "{select} WHERE name >= $1 AND name > $2 AND starts_with(name, $1) \
+                     AND claim <> '' ORDER BY name LIMIT $3"
+                ),
+                &[Type::TEXT, Type::TEXT, Type::INT8],
             ),
         }
     }
@@ -226,8 +229,8 @@ impl Rows for PostgresRows {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    async fn list(&self, beginning: &str) -> Result<Vec<Row>, Failure> {
-        let rows = self.client.query(&self.list, &[&beginning], true).await?;
+    async fn list(&self, beginning: &str, after: &str, limit: i64) -> Result<Vec<Row>, Failure> {
+        let rows = self.client.query(&self.list, &[&beginning, &after, &limit], true).await?;
         Ok(rows.iter().map(row_of).collect())
     }
 

@@ -138,9 +138,16 @@ pub(super) trait Requests: Numbers + fmt::Debug + Send + Sync {
     /// Claims of this keeper that were broken: name, id and reason.
     async fn broken(&self, process: &str) -> Result<Vec<(String, String, String)>, Failure>;
 
-    /// All claims on the names from `first` on that start with it, or on that very name; with the
-    /// database's clock.
-    async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure>;
+    /// All claims on the names from `first` to `last`, both included; with the database's clock.
+    async fn list(&self, first: &str, last: &str) -> Result<(i64, Vec<Listed>), Failure>;
+
+    /// The first `limit` names of those, after the name `after`, that have claims; in order.
+    async fn names(
+        &self,
+        range: [&str; 2],
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, Failure>;
 
     /// Raises the floor above the tokens of names unused for `unused` microseconds.
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure>;

@@ -174,8 +174,8 @@ impl Requests for MysqlRequests {
         Ok(rows.iter().map(|row| (value(row, 0), value(row, 1), value(row, 2))).collect())
     }
 
-    async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure> {
-        let rows = self.rows(&self.statements.list(first, exact)).await?;
+    async fn list(&self, first: &str, last: &str) -> Result<(i64, Vec<Listed>), Failure> {
+        let rows = self.rows(&self.statements.list(first, last)).await?;
         let now = rows.first().map_or(0, |row| value(row, 0));
         let filled = rows.iter().filter(|row| value::<Option<i64>>(row, 2).is_some());
         let listed = filled.map(|row| {
@@ -183,6 +183,16 @@ impl Requests for MysqlRequests {
             (value(row, 1), record, value::<i64>(row, 14) != 0)
         });
         Ok((now, listed.collect()))
+    }
+
+    async fn names(
+        &self,
+        range: [&str; 2],
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, Failure> {
+        let rows = self.rows(&self.statements.names(range, after, limit)).await?;
+        Ok(rows.iter().map(|row| value(row, 0)).collect())
     }
 
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure> {

@@ -71,18 +71,9 @@ impl Statements {
     }
 
     /// The clock; name, ticket, state and ten columns of a claim, and whether its process lives.
-    pub(super) fn list(&self, first: &str, exact: bool) -> String {
+    pub(super) fn list(&self, first: &str, last: &str) -> String {
         let Tables { names, claims } = &self.tables;
-        // Names of locks begin behind the control characters.
-        let from = bytes(first.max(" ").as_bytes());
-        let matches = |table: &str| match (exact, first) {
-            (true, _) => format!("{table}.name = {from}"),
-            (false, "") => format!("{table}.name >= {from}"),
-            (false, first) => {
-                let length = first.len();
-                format!("{table}.name >= {from} AND LEFT({table}.name, {length}) = {from}")
-            }
-        };
+        let matches = |table: &str| within(table, first, last);
         format!(
             "SELECT {NOW}, a.*, COALESCE(p.expires > {NOW}, 0) FROM (SELECT 1) one LEFT JOIN (\
              SELECT l.name, l.token AS ticket, {HELD} AS state{} FROM {names} l \
@@ -94,6 +85,21 @@ impl Statements {
             of_claim("c"),
             matches("c"),
             bytes(PROCESS_ROW.as_bytes()),
+        )
+    }
+
+    /// Each table gives as many as are wanted, in the order of its index.
+    pub(super) fn names(&self, [first, last]: [&str; 2], after: &str, limit: i64) -> String {
+        let Tables { names, claims } = &self.tables;
+        let later = |table: &str| {
+            let (within, after) = (within(table, first, last), bytes(after.as_bytes()));
+            format!("{within} AND {table}.name > {after} ORDER BY {table}.name LIMIT {limit}")
+        };
+        format!(
+            "(SELECT l.name FROM {names} l WHERE l.place = {ALONE} AND {}) UNION \
+             (SELECT DISTINCT c.name FROM {claims} c WHERE {}) ORDER BY name LIMIT {limit}",
+            later("l"),
+            later("c"),
         )
     }
 
@@ -125,4 +131,10 @@ impl Statements {
 
 fn process_row(process: &str) -> String {
     bytes(format!("{PROCESS_ROW}{process}").as_bytes())
+}
+
+/// From the first name to the last. Names of locks begin behind the control characters.
+fn within(table: &str, first: &str, last: &str) -> String {
+    let (first, last) = (bytes(first.max(" ").as_bytes()), bytes(last.as_bytes()));
+    format!("{table}.name BETWEEN {first} AND {last}")
 }

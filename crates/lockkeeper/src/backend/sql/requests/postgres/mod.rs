@@ -259,13 +259,24 @@ impl Requests for PostgresRequests {
         Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
     }
 
-    async fn list(&self, first: &str, exact: bool) -> Result<(i64, Vec<Listed>), Failure> {
-        let rows = self.client.query(&self.statements.list, &[&first, &exact], true).await?;
+    async fn list(&self, first: &str, last: &str) -> Result<(i64, Vec<Listed>), Failure> {
+        let rows = self.client.query(&self.statements.list, &[&first, &last], true).await?;
         let now = rows.first().map_or(0, |row| row.get(0));
         let filled = rows.iter().filter(|row| row.get::<_, Option<i64>>(2).is_some());
         let listed =
             filled.map(|row| (row.get(1), record(row, 4, row.get(2), row.get(3)), row.get(14)));
         Ok((now, listed.collect()))
+    }
+
+    async fn names(
+        &self,
+        [first, last]: [&str; 2],
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<String>, Failure> {
+        let values: [&(dyn ToSql + Sync); 4] = [&first, &last, &after, &limit];
+        let rows = self.client.query(&self.statements.names, &values, true).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     async fn raise_floor(&self, unused: i64) -> Result<(), Failure> {

@@ -34,6 +34,7 @@ pub(super) struct Statements {
     pub(super) claims_of: Statement,
     pub(super) broken: Statement,
     pub(super) list: Statement,
+    pub(super) names: Statement,
     pub(super) raise_floor: Statement,
     pub(super) sweep: Statement,
     pub(super) stale: Statement,
@@ -55,6 +56,9 @@ impl Statements {
         let of_claim = |table: &str| -> String {
             CLAIM.split(", ").map(|column| format!(", {table}.{column}")).collect()
         };
+        // From the first name to the last. Names of locks begin behind the control characters.
+        let within =
+            |table: &str| format!("{table}.name BETWEEN GREATEST($1, ' ' COLLATE \"C\") AND $2");
         Self {
             take: statement(
                 "take",
@@ -201,22 +205,37 @@ impl Statements {
             ),
             list: statement(
                 "list",
-                &[T::TEXT, T::BOOL],
+                &[T::TEXT, T::TEXT],
                 format!(
                     "WITH clock AS MATERIALIZED (SELECT {NOW} AS now)
                      SELECT clock.now, a.*, COALESCE(p.expires > clock.now, false) FROM clock \
                      LEFT JOIN (
                        SELECT l.name, l.token AS ticket, {HELD}::smallint AS state{} FROM {names} l
-                       WHERE l.place = {ALONE} AND l.name >= GREATEST($1, ' ' COLLATE \"C\") \
-                         AND CASE WHEN $2 THEN l.name = $1 ELSE starts_with(l.name, $1) END
+                       WHERE l.place = {ALONE} AND {}
                        UNION ALL
                        SELECT c.name, c.ticket, c.state{} FROM {claims} c
-                       WHERE c.name >= GREATEST($1, ' ' COLLATE \"C\") \
-                         AND CASE WHEN $2 THEN c.name = $1 ELSE starts_with(c.name, $1) END
+                       WHERE {}
                      ) a ON true
                      LEFT JOIN {names} p ON p.name = {process_row} || a.process",
                     of_claim("l"),
+                    within("l"),
                     of_claim("c"),
+                    within("c"),
+                ),
+            ),
+            // Each table gives as many as are wanted, in the order of its index.
+            names: statement(
+                "names",
+                &[T::TEXT, T::TEXT, T::TEXT, T::INT8],
+                format!(
+                    "(SELECT l.name FROM {names} l WHERE l.place = {ALONE} AND {} \
+                       AND l.name > $3 ORDER BY l.name LIMIT $4)
+                     UNION
+                     (SELECT DISTINCT c.name FROM {claims} c WHERE {} AND c.name > $3 \
+                       ORDER BY c.name LIMIT $4)
+                     ORDER BY name LIMIT $4",
+                    within("l"),
+                    within("c"),
                 ),
             ),
             raise_floor: statement(
