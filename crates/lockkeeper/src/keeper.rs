@@ -155,8 +155,10 @@ impl Keeper {
     /// memory.
     ///
     /// Pages are looked up one by one: a lock that is taken or freed between two of them may be
-    /// missing or not. Whether names come in order, and whether one can come twice, is the store's
-    /// affair: Redis goes through its keys in an order of its own.
+    /// missing or not. A page may have fewer names than asked for, also none, and not be the last.
+    /// Whether names come in order, and whether one can come twice, is the store's affair: Redis
+    /// goes through its keys in an order of its own. ZooKeeper and memcached can only tell all their
+    /// names, so every page costs that; who is at a name is asked for the page's own.
     ///
     /// # Errors
     /// As [`list`](Self::list); [`ErrorKind::Config`] for an `after` that no page gave.
