@@ -4,8 +4,8 @@ use super::{Chosen, cases};
 use crate::case::Case;
 use crate::stage::{LONG, PATIENT, SHORT, Stage, most_of_long, ms, queue_of, seen, taken};
 use crate::verdict::{Failure, Outcome, ensure};
-use lockkeeper::backend::Mode;
-use lockkeeper::{ErrorKind, FencingToken, LossReason};
+use lockkeeper::backend::{LockView, Mode};
+use lockkeeper::{ErrorKind, FencingToken, Keeper, LossReason};
 use std::sync::Arc;
 
 pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
@@ -46,6 +46,28 @@ pub(super) fn cases(chosen: &Chosen) -> Vec<Case> {
     cases
 }
 
+/// All locks of all pages.
+async fn in_pages(keeper: &Keeper, prefix: &str, limit: usize) -> Outcome<Vec<LockView>> {
+    let (mut shown, mut after) = (Vec::new(), None);
+    for _ in 0..200 {
+        let page = keeper.list_page(prefix, after.as_deref(), limit).await?;
+        shown.extend(page.locks);
+        after = page.next;
+        if after.is_none() {
+            return Ok(shown);
+        }
+    }
+    Err(Failure::broken("the pages come to no end"))
+}
+
+/// In order; a store that goes by an order of its own may show one twice.
+fn names_of(shown: Vec<LockView>) -> Vec<String> {
+    let mut names: Vec<String> = shown.into_iter().map(|lock| lock.name.to_string()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
 async fn pages_show_what_the_list_shows(stage: Arc<Stage>) -> Outcome {
     let keeper = stage.keeper().await?;
     let names: Vec<String> = (0..9).map(|number| stage.name(&format!("page {number}"))).collect();
@@ -53,23 +75,11 @@ async fn pages_show_what_the_list_shows(stage: Arc<Stage>) -> Outcome {
     let _other = keeper.lock(stage.name("other")).ttl(LONG).acquire().await?;
     let prefix = format!("{}page ", names[0].strip_suffix("page 0").unwrap_or_default());
     for limit in [1, 4, 9, 100] {
-        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
-        loop {
-            let page = keeper.list_page(&prefix, after.as_deref(), limit).await?;
-            pages += 1;
-            ensure!(pages < 200, "the pages come to no end");
-            for lock in page.locks {
-                ensure!(!lock.holders.is_empty(), "{lock:?} has no holder");
-                seen.push(lock.name.to_string());
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+        let shown = in_pages(&keeper, &prefix, limit).await?;
+        for lock in &shown {
+            ensure!(!lock.holders.is_empty(), "{lock:?} has no holder");
         }
-        seen.sort();
-        // A store that goes by an order of its own may show one twice.
-        seen.dedup();
+        let seen = names_of(shown);
         ensure!(seen == names, "pages of {limit} show {seen:?}");
     }
     held.release().await?;
@@ -91,23 +101,12 @@ async fn pages_show_queues_whole(stage: Arc<Stage>) -> Outcome {
         queue_of(&one, &name, number).await?;
     }
     for limit in [1, 2, 3, 100] {
-        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
-        loop {
-            let page = one.list_page(&name, after.as_deref(), limit).await?;
-            pages += 1;
-            ensure!(pages < 200, "the pages come to no end");
-            for lock in page.locks {
-                let waiting = if lock.name.as_str() == name { 3 } else { 0 };
-                ensure!(lock.holders.len() == 1 && lock.waiters.len() == waiting, "{lock:?}");
-                seen.push(lock.name.to_string());
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+        let shown = in_pages(&one, &name, limit).await?;
+        for lock in &shown {
+            let waiting = if lock.name.as_str() == name { 3 } else { 0 };
+            ensure!(lock.holders.len() == 1 && lock.waiters.len() == waiting, "{lock:?}");
         }
-        seen.sort();
-        seen.dedup();
+        let seen = names_of(shown);
         ensure!(seen == names, "pages of {limit} show {seen:?}");
     }
     held.release().await?;
