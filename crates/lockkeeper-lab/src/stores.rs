@@ -132,7 +132,10 @@ pub static STORES: &[Store] = &[
     },
     Store {
         kind: Kind::Redlock,
-        contract: &[variant("redlock", ""), variant("redlock-plain", "?token=false&prefix=plain:")],
+        contract: &[
+            variant("redlock", ""),
+            variant("redlock-plain", "?token=false&prefix=plain:&min_uptime=0s"),
+        ],
         runs: &[whole(""), part("", "cancel", 0), part("", "tickets", 0)],
         own_runs: &[own("", "1", "runtime-end", 6)],
         session: None,
