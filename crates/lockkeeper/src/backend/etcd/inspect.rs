@@ -14,10 +14,9 @@ use super::protocol::{
     TxnResponse, path,
 };
 use super::{record, requests, session};
-use crate::backend::support::list::{AT_ONCE, no_page};
+use crate::backend::support::list::{asked, no_page};
 use crate::backend::{FencingToken, HolderView, LockView, Name, Page, WaiterView, queue};
 use crate::error::Result;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -175,7 +174,7 @@ impl Inspection<'_> {
                 self.client.call(path::LEASE_TIME_TO_LIVE, &request).await?;
             Ok((id, Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0))))
         };
-        stream::iter(leases).map(ask).buffer_unordered(AT_ONCE).try_collect().await
+        Ok(asked(leases, ask).await?.into_iter().collect())
     }
 }
 

@@ -7,11 +7,10 @@ use super::error::Failure;
 use super::keys::{Keys, Place};
 use super::record::Record;
 use super::requests::{Locks, restless};
-use crate::backend::support::list::{AT_ONCE, no_page};
+use crate::backend::support::list::{asked, no_page};
 use crate::backend::support::sync::lock;
 use crate::backend::{FencingToken, HolderView, LockView, Mode, Name, Owner, Page};
 use crate::error::{Error, ErrorKind, Result};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -93,9 +92,7 @@ async fn shown(
             view
         }))
     };
-    let looked = stream::iter(keys.into_iter().map(look)).buffered(AT_ONCE);
-    let views: Vec<Option<LockView>> = looked.try_collect().await?;
-    Ok(views.into_iter().flatten().collect())
+    Ok(asked(keys, look).await?.into_iter().flatten().collect())
 }
 
 /// The keys of a server that `wanted` picks.

@@ -1,12 +1,13 @@
 //! Many names at once, shown side by side.
 
+use super::pace::Pace;
 use crate::backend::{LockView, Name};
 use crate::error::{Error, ErrorKind, Result};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::future::join_all;
+use std::time::Instant;
 
-/// How many names are asked for at once: enough to hide the way to the store, and no burst that
-/// others would feel.
-pub(crate) const AT_ONCE: usize = 32;
+/// The most names that are asked for at once: enough to hide a long way to the store.
+const AT_ONCE: usize = 32;
 
 /// Shows every name that is held or waited for, in the order given. A name of which `show` says
 /// `foreign` is somebody else's: it is left out, with a warning, and hides no other.
@@ -30,10 +31,33 @@ where
             }
         }
     };
-    let views = stream::iter(names.into_iter().map(show)).buffered(AT_ONCE);
-    let views: Vec<LockView> = views.try_collect().await?;
-    let busy = |view: &LockView| !view.holders.is_empty() || !view.waiters.is_empty();
-    Ok(views.into_iter().filter(busy).collect())
+    let mut views = asked(names, show).await?;
+    views.retain(|view| !view.holders.is_empty() || !view.waiters.is_empty());
+    Ok(views)
+}
+
+/// The answers to many questions, in their order; as many at once as others do not feel.
+pub(crate) async fn asked<Q, T, F>(
+    questions: impl IntoIterator<Item = Q, IntoIter: Send> + Send,
+    ask: impl Fn(Q) -> F + Send,
+) -> Result<Vec<T>>
+where
+    F: Future<Output = Result<T>> + Send,
+    T: Send,
+{
+    let (mut questions, mut pace) = (questions.into_iter(), Pace::new(1, AT_ONCE));
+    let mut answers = Vec::new();
+    loop {
+        let some: Vec<F> = questions.by_ref().take(pace.size()).map(&ask).collect();
+        if some.is_empty() {
+            return Ok(answers);
+        }
+        let begun = Instant::now();
+        for answer in join_all(some).await {
+            answers.push(answer?);
+        }
+        pace.took(begun.elapsed());
+    }
 }
 
 /// What is given as the end of a page, and is none.

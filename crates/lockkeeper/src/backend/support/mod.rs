@@ -8,6 +8,7 @@
 //! | `life` | whether the runtime that a connection lives on still runs |
 //! | `list` | many names at once, shown side by side |
 //! | `options` | the lists of option names, and the error for a bad one |
+//! | `pace` | how much is asked of a store at once |
 //! | `percent` | `%41` for `A` |
 //! | `reconnect` | a connection or session shared by many, made anew once for all of them |
 //! | `sync` | mutexes that no panic can spoil |
@@ -21,6 +22,7 @@ pub(crate) mod encryption;
 pub(crate) mod life;
 pub(crate) mod list;
 pub(crate) mod options;
+pub(crate) mod pace;
 pub(crate) mod percent;
 pub(crate) mod reconnect;
 pub(crate) mod sync;

@@ -6,10 +6,12 @@ use super::node::Delivery;
 use super::{Client, Servers};
 use crate::backend::redis::error::{self, Recovery};
 use crate::backend::support::list::no_page;
+use crate::backend::support::pace::Pace;
 use crate::error::Result;
 use futures_util::future::{FutureExt, join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
+use std::time::Instant;
 
 impl Client {
     /// Sends a command to every server that has keys of its own. Those of a cluster that do not
@@ -77,19 +79,22 @@ impl Client {
             }
         }
         let mut found = Vec::new();
+        // A server answers nobody else while it goes through so many of its keys.
+        let mut pace = Pace::new(50, 1000);
         for (host, mut connection) in servers {
             loop {
                 if found.len() >= limit {
                     return Ok((found, Some(format!("{cursor}@{host}"))));
                 }
                 let mut scan = redis::cmd("SCAN");
-                let count = limit.clamp(100, 1000);
-                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(count);
+                scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(pace.size());
                 if let Some(kind) = kind {
                     scan.arg("TYPE").arg(kind);
                 }
+                let begun = Instant::now();
                 let answer = scan.query_async::<(String, Vec<Vec<u8>>)>(&mut connection).await;
                 let (next, keys) = answer.map_err(|error| self.connector.explain(error))?;
+                pace.took(begun.elapsed());
                 found.extend(keys.into_iter().filter_map(|key| String::from_utf8(key).ok()));
                 cursor = next;
                 if cursor == "0" {
