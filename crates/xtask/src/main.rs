@@ -155,6 +155,7 @@ const FEATURES: &[&str] = &[
     "",
     "etcd",
     "memcached",
+    "metrics",
     "mysql",
     "postgres",
     "redis",
