@@ -19,7 +19,7 @@ use crate::release::Release;
 use crate::scheduler::Scheduler;
 use crate::terms::{Terms, owner_by_id, unsupported};
 use crate::ticket::Ticket;
-use crate::waiter::Waiter;
+use crate::waiter::{Caller, Waiter};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -185,7 +185,7 @@ impl Engine {
         }
         let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
         let waiter = (!patience.is_over()).then(|| Waiter::new(self, &attempt.claim, &patience));
-        asks.waits_as(waiter.as_ref());
+        let _caller = Caller(waiter.as_ref());
         let patience = match waiter.clone() {
             Some(waiter) => patience.on_queued(move |place| waiter.queued(place)),
             None => patience,
@@ -202,7 +202,7 @@ impl Engine {
         });
         let outcome = self.by(limit.map(|limit| limit + GRACE), work).await?;
         *place = patience.place();
-        match (&outcome, waiter) {
+        match (&outcome, &waiter) {
             (Some(Ok(None)), Some(waiter)) => waiter.gave_up(GaveUp::TimedOut),
             (Some(Err(_)), Some(waiter)) => waiter.gave_up(GaveUp::Failed),
             _ => {}
@@ -374,8 +374,8 @@ async fn contend(
                 Own::Nothing => {}
             }
         }
-        let answer =
-            engine.counted(Operation::Acquire, engine.backend.acquire(claim, &patience)).await;
+        let answer = engine.backend.acquire(claim, &patience).await;
+        engine.meter.request(Operation::Acquire, &answer);
         engine.note_contact(claim, patience.begun(), &answer);
         match answer {
             Ok(Some(grant)) if claim.by_id => {

@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventKind;
 use crate::guard::Guard;
 use crate::metrics::Metrics;
-use crate::waiter::Waiter;
 use series::{Answer, Outcome, Renewal, Series};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -74,7 +73,7 @@ impl Meter {
 
     /// A caller asks for a lock since `begun`, and would wait for it or not.
     pub(crate) fn asks(&self, claim: &Claim, begun: Moment, is_patient: bool) -> Asks<'_> {
-        Asks { series: self.series(claim), begun, is_patient, enters_again: false, waiter: None }
+        Asks { series: self.series(claim), begun, is_patient, enters_again: false }
     }
 
     /// A claim is held for as long as this lives.
@@ -132,18 +131,12 @@ pub(crate) struct Asks<'a> {
     begun: Moment,
     is_patient: bool,
     enters_again: bool,
-    waiter: Option<Arc<Waiter>>,
 }
 
 impl Asks<'_> {
     /// Its owner has the lock already.
     pub(crate) fn enters_again(&mut self) {
         self.enters_again = true;
-    }
-
-    /// The claim may have to wait, as `waiter`.
-    pub(crate) fn waits_as(&mut self, waiter: Option<&Arc<Waiter>>) {
-        self.waiter = waiter.cloned();
     }
 
     pub(crate) fn finish(self, outcome: &Result<Option<Guard>>) {
@@ -198,7 +191,6 @@ impl Asks<'_> {
 impl Drop for Asks<'_> {
     fn drop(&mut self) {
         self.count_in_vain(Outcome::Cancelled);
-        self.waiter.iter().for_each(|waiter| waiter.is_over());
     }
 }
 

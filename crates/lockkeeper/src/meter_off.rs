@@ -6,7 +6,6 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::event::EventKind;
 use crate::guard::Guard;
-use crate::waiter::Waiter;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +60,6 @@ impl Meter {
 impl Asks<'_> {
     pub(crate) fn enters_again(&mut self) {}
 
-    pub(crate) fn waits_as(&mut self, _: Option<&Arc<Waiter>>) {}
-
     pub(crate) fn finish(self, _: &Result<Option<Guard>>) {}
 
     pub(crate) fn granted(self, _: &Guard) {}
@@ -81,4 +78,6 @@ impl Held {
 #[allow(clippy::unused_self, reason = "as in meter.rs")]
 impl Waiting {
     pub(crate) fn begin(&self, _: &Meter, _: &Claim) {}
+
+    pub(crate) fn end(&self, _: &Meter, _: &Claim) {}
 }

@@ -16,6 +16,15 @@ pub(crate) struct Waiter {
     waiting: Waiting,
 }
 
+/// The caller of a claim that waits: gone when this is dropped, with its answer or without.
+pub(crate) struct Caller<'a>(pub(crate) Option<&'a Arc<Waiter>>);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|waiter| waiter.waiting.end(&waiter.engine.meter, &waiter.claim));
+    }
+}
+
 impl Waiter {
     pub(crate) fn new(engine: &Arc<Engine>, claim: &Claim, patience: &Patience) -> Arc<Self> {
         let asked = patience.begun();
@@ -30,12 +39,6 @@ impl Waiter {
     /// The claim has to wait: for another, or for a store that does not answer.
     pub(crate) fn waits(&self) {
         self.waiting.begin(&self.engine.meter, &self.claim);
-    }
-
-    /// The caller got what it waited for, or left.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn is_over(&self) {
-        self.waiting.end(&self.engine.meter, &self.claim);
     }
 
     pub(crate) fn queued(&self, place: usize) {

@@ -83,9 +83,8 @@ mod tests {
         for name in &names {
             held.push(keeper.lock(name).acquire().await.unwrap());
         }
-        let readers = [keeper.rw_lock("r").read().acquire(), keeper.rw_lock("r").read().acquire()];
-        for reader in readers {
-            held.push(reader.await.unwrap());
+        for _ in 0..2 {
+            held.push(keeper.rw_lock("r").read().acquire().await.unwrap());
         }
         let lock = keeper.lock("a/3");
         let waiter = tokio::spawn(async move { lock.acquire().await });

@@ -16,8 +16,8 @@ struct Exporter {
 impl Exporter {
     /// On a port of its own, looking often; once it listens.
     fn start(world: &World, options: &[&str]) -> Self {
-        let words =
-            [&["exporter", "--listen", "127.0.0.1:0", "--every", "100ms"], options].concat();
+        let often: &[&str] = if options.contains(&"--every") { &[] } else { &["--every", "100ms"] };
+        let words = [&["exporter", "--listen", "127.0.0.1:0"], often, options].concat();
         let mut command = world.command(&words);
         let mut running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let lines = BufReader::new(running.child().stderr.take().unwrap()).lines();
@@ -145,7 +145,9 @@ fn what_makes_no_sense_is_64() {
         (&["--store", "memory:"], "sqlite:"),
         (&["--store", "mongodb://localhost"], "mongodb"),
     ] {
-        let output = world.output(&[&["exporter", "--listen", "127.0.0.1:0"], words].concat());
+        let port: &[&str] =
+            if words.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
+        let output = world.output(&[&["exporter"], port, words].concat());
         assert_eq!(code(&output), 64, "{words:?}: {output:?}");
         assert!(stderr(&output).contains(hint), "{words:?}: {}", stderr(&output));
     }
