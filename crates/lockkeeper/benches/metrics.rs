@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
+/// How long one of many took.
+type Way<'a> = &'a dyn Fn(&Keeper) -> Duration;
+
 const ROUNDS: usize = 301;
 const TURNS: u32 = 1000;
 const BUCKETS: &[f64] = &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0];
@@ -38,7 +41,7 @@ fn main() {
     };
     let blocked = |keeper: &Keeper| each(TURNS, || runtime.block_on(pairs(keeper.clone())));
     println!("{:<58} {:>9} {:>9}   ratio", "", "on", "off");
-    let ways: [(&str, &dyn Fn(&Keeper) -> Duration); 2] =
+    let ways: [(&str, Way<'_>); 2] =
         [("in a spawned task", &spawned), ("on block_on's thread", &blocked)];
     for (way, turn) in ways {
         let (mut with, mut without) = (Vec::new(), Vec::new());

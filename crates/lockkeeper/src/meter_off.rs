@@ -26,7 +26,7 @@ pub(crate) struct Held;
 
 /// As in `meter.rs`.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting;
+pub(crate) struct Waiting {}
 
 /// As in `meter.rs`.
 #[derive(Debug, Clone, Copy)]
