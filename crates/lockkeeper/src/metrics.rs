@@ -1,4 +1,4 @@
-//! What a keeper does, as counters, gauges and histograms of the facade crate [`metrics`](::metrics).
+//! What a keeper does, as counters, gauges and histograms of the facade crate [`metrics`](https://docs.rs/metrics).
 //!
 //! Every keeper measures, without further ado, into the recorder that the program has installed; with none
 //! installed that costs next to nothing. [`Keeper::with_metrics`](crate::Keeper::with_metrics) says more:
