@@ -98,6 +98,12 @@ pub(crate) enum Verb {
     /// every event of its own locks gets them from the library.
     #[command(after_long_help = crate::events::EXIT_CODES)]
     Events(crate::events::EventsArguments),
+    /// Serve what is in a store to Prometheus: who holds, who waits, for how long
+    ///
+    /// Seen from outside, for programs in any language. A program that uses the library can tell more
+    /// of its own locks, with the feature `metrics`.
+    #[command(after_long_help = crate::exporter::EXIT_CODES)]
+    Exporter(crate::exporter::ExporterArguments),
     /// Show who holds a lock and who waits for it
     Show(ShowArguments),
     /// Wait until a lock is free, and take nothing

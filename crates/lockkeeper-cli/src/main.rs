@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod events;
 mod exit;
+mod exporter;
 mod globals;
 mod hints;
 mod id;
@@ -95,6 +96,9 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
     if let Verb::Bench(asked) = verb {
         return bench::bench(asked, early);
     }
+    if let Verb::Exporter(asked) = verb {
+        return exporter::exporter(asked, early);
+    }
     if let Verb::Lock(asked) = verb {
         return ticket::lock(asked, early);
     }
@@ -107,7 +111,7 @@ fn obey(verb: &Verb, early: Early) -> Result<u8, Failure> {
         Verb::Run(_) => Err(Failure::usage("`run` needs a Unix system: it works with signals")),
         #[cfg(unix)]
         Verb::Lead(_) => unreachable!("obeyed above"),
-        Verb::Bench(_) | Verb::Lock(_) => unreachable!("obeyed above"),
+        Verb::Bench(_) | Verb::Exporter(_) | Verb::Lock(_) => unreachable!("obeyed above"),
         Verb::Leader(asked) => wait_for(leader::leader(asked)),
         Verb::Keep(asked) => wait_for(ticket::keep(asked)),
         Verb::Unlock(asked) => wait_for(ticket::unlock(asked)),

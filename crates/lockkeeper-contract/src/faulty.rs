@@ -227,6 +227,10 @@ impl Backend for Faulty {
         self.inner.capability()
     }
 
+    fn recipe(&self) -> &'static str {
+        self.inner.recipe()
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let Some(grant) = self.inner.acquire(claim, patience).await? else { return Ok(None) };
         let slow = self.switches.slow_answers.lock().unwrap_or_else(PoisonError::into_inner).pop();

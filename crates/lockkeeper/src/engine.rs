@@ -12,13 +12,14 @@ use crate::event::{About, EventKind, EventSink, GaveUp};
 use crate::guard::{Guard, lost_error};
 use crate::hold::{Bounds, Hold};
 use crate::loss::LossReason;
-use crate::patience::Patience;
+use crate::meter::{Asks, Meter, Operation};
+use crate::patience::{Patience, RetryUntilExpiry};
 use crate::reentry::{Entry, Reentry};
 use crate::release::Release;
 use crate::scheduler::Scheduler;
 use crate::terms::{Terms, owner_by_id, unsupported};
 use crate::ticket::Ticket;
-use crate::waiter::Waiter;
+use crate::waiter::{Caller, Waiter};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +37,7 @@ pub(crate) struct Engine {
     pub(crate) ids: ClaimIds,
     pub(crate) identity: Arc<str>,
     pub(crate) events: EventSink,
+    pub(crate) meter: Meter,
     pub(crate) contact: Contact,
     pub(crate) scheduler: Scheduler,
     pub(crate) reentry: Reentry,
@@ -77,6 +79,7 @@ impl Engine {
         outage: Duration,
     ) -> Result<Self> {
         Ok(Self {
+            meter: Meter::new(&backend),
             backend,
             ids: ClaimIds::new()?,
             identity,
@@ -141,10 +144,24 @@ impl Engine {
         patience: Patience,
         place: &mut Option<usize>,
     ) -> Result<Option<Guard>> {
+        let mut asks = self.meter.asks(&attempt.claim, patience.begun(), !patience.is_over());
+        let outcome = self.ask_for(attempt, patience, place, &mut asks).await;
+        asks.finish(&outcome);
+        outcome
+    }
+
+    async fn ask_for(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        patience: Patience,
+        place: &mut Option<usize>,
+        asks: &mut Asks<'_>,
+    ) -> Result<Option<Guard>> {
         if attempt.named_owner {
             while let Some(entry) = self.reentry.enter(&attempt.claim)? {
                 match entry {
                     Entry::Again(hold) => {
+                        asks.enters_again();
                         let guard = Guard::new(hold);
                         if attempt.claim.by_id {
                             attempt.claim.refuse_other_terms(guard.mode(), Some(guard.ttl()))?;
@@ -168,13 +185,15 @@ impl Engine {
         }
         let span = tracing::debug_span!("acquire", name = attempt.claim.name.as_str());
         let waiter = (!patience.is_over()).then(|| Waiter::new(self, &attempt.claim, &patience));
+        let _caller = Caller(waiter.as_ref());
         let patience = match waiter.clone() {
             Some(waiter) => patience.on_queued(move |place| waiter.queued(place)),
             None => patience,
         };
         let patience = Arc::new(patience.forgiving(self.outage));
         let limit = patience.limit().filter(|_| !patience.is_over());
-        let work = contend(self.clone(), attempt, patience.clone()).instrument(span);
+        let work =
+            contend(self.clone(), attempt, patience.clone(), waiter.clone()).instrument(span);
         let (abandoned, leaving) = (patience.clone(), waiter.clone());
         let work = self.completing(work)?.or_if_abandoned(move || {
             let why = if abandoned.is_over() { GaveUp::TimedOut } else { GaveUp::Cancelled };
@@ -183,7 +202,7 @@ impl Engine {
         });
         let outcome = self.by(limit.map(|limit| limit + GRACE), work).await?;
         *place = patience.place();
-        match (&outcome, waiter) {
+        match (&outcome, &waiter) {
             (Some(Ok(None)), Some(waiter)) => waiter.gave_up(GaveUp::TimedOut),
             (Some(Err(_)), Some(waiter)) => waiter.gave_up(GaveUp::Failed),
             _ => {}
@@ -210,17 +229,51 @@ impl Engine {
         }
         let begun = Moment::now();
         let limit = until.filter(|until| *until > begun);
+        let in_a_hurry = until.is_some() && limit.is_none();
+        let asks = |attempt: &Attempt| self.meter.asks(&attempt.claim, begun, !in_a_hurry);
+        let mut asks: Vec<Asks<'_>> = attempts.iter().map(asks).collect();
         let work = self.completing(contend_together(self.clone(), attempts))?;
-        match self.by(limit.map(|limit| limit + GRACE), work).await? {
-            Some(outcome) => outcome,
-            None => Err(self.silent(Moment::now().since(begun))),
+        let outcome = match self.by(limit.map(|limit| limit + GRACE), work).await {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => Err(self.silent(Moment::now().since(begun))),
+            Err(error) => Err(error),
+        };
+        match &outcome {
+            Ok(AllAtOnce::Held(guards)) => {
+                asks.into_iter().zip(guards).for_each(|(asks, guard)| asks.granted(guard));
+            }
+            // The others of them were not even tried.
+            Ok(AllAtOnce::Busy(index)) if in_a_hurry && *index < asks.len() => {
+                asks.swap_remove(*index).busy();
+                asks.into_iter().for_each(Asks::forget);
+            }
+            Ok(_) => asks.into_iter().for_each(Asks::forget),
+            Err(_) => asks.into_iter().for_each(Asks::failed),
         }
+        outcome
+    }
+
+    /// Tells of a claim: to those who listen, and to those who count.
+    pub(crate) fn tell(&self, about: About<'_>, kind: EventKind) {
+        self.meter.tells(about.claim, &kind);
+        self.events.emit(about, kind);
+    }
+
+    /// What `question` was answered, counted.
+    pub(crate) async fn counted<T>(
+        &self,
+        operation: Operation,
+        question: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let answer = question.await;
+        self.meter.request(operation, &answer);
+        answer
     }
 
     /// Notes whether the store answered a request of a claim that is not held yet.
     pub(crate) fn note_contact<T>(&self, claim: &Claim, asked: Moment, answer: &Result<T>) {
         if let Some(after) = self.contact.note(answer) {
-            self.events.emit(About::waiting(claim, asked), EventKind::Reconnected { after });
+            self.tell(About::waiting(claim, asked), EventKind::Reconnected { after });
         }
     }
 
@@ -233,7 +286,17 @@ impl Engine {
     /// by that another keeper may have found it, and believe that it holds.
     fn withdraw(&self, claim: Claim) {
         if !claim.by_id {
-            self.background.withdraw(self.backend.clone(), claim);
+            let (backend, meter) = (self.backend.clone(), self.meter.clone());
+            self.spawn(async move {
+                let mut retry = RetryUntilExpiry::of(&claim);
+                loop {
+                    let answer = backend.withdraw(&claim).await;
+                    meter.request(Operation::Withdraw, &answer);
+                    if answer.is_ok() || !retry.again().await {
+                        return;
+                    }
+                }
+            });
         }
     }
 
@@ -257,7 +320,7 @@ impl Engine {
             }
             let mut lease = self.lease_of(&ticket)?;
             let sent = Moment::now();
-            let valid_for = match lease.take_over().await? {
+            let valid_for = match self.counted(Operation::Renew, lease.take_over()).await? {
                 Standing::Held => ticket.ttl,
                 Standing::HeldFor(span) => span,
                 Standing::Lost(reason) => return Err(lost_error(&ticket.name, Some(reason))),
@@ -286,6 +349,7 @@ async fn contend(
     engine: Arc<Engine>,
     mut attempt: Attempt,
     patience: Arc<Patience>,
+    waiter: Option<Arc<Waiter>>,
 ) -> Result<Option<Guard>> {
     let _contending = Contending::begin(&engine);
     let mut backoff = Backoff::new();
@@ -311,6 +375,7 @@ async fn contend(
             }
         }
         let answer = engine.backend.acquire(claim, &patience).await;
+        engine.meter.request(Operation::Acquire, &answer);
         engine.note_contact(claim, patience.begun(), &answer);
         match answer {
             Ok(Some(grant)) if claim.by_id => {
@@ -334,7 +399,8 @@ async fn contend(
                 }
                 Err(mut late) => {
                     tracing::warn!(name = attempt.claim.name.as_str(), "granted too late");
-                    let released = late.release(&Release::now()).await;
+                    let released =
+                        engine.counted(Operation::Release, late.release(&Release::now())).await;
                     if released.is_err_and(|error| error.leaves_doubt()) {
                         engine.withdraw(attempt.claim.clone());
                     }
@@ -354,6 +420,7 @@ async fn contend(
                     return Err(error.with("silent for", format!("{:.1}s", silence.as_secs_f32())));
                 }
                 tracing::debug!(name = attempt.claim.name.as_str(), %error, "waiting all the same");
+                waiter.iter().for_each(|waiter| waiter.waits());
                 // The claim of before is being withdrawn, by its id.
                 attempt.rename(&engine);
                 patience.begin_anew();
@@ -364,9 +431,10 @@ async fn contend(
         if patience.is_over() {
             return Ok(None);
         }
+        waiter.iter().for_each(|waiter| waiter.waits());
         if backoff.is_first() && !engine.backend.capability().notified {
             let about = About::waiting(&attempt.claim, patience.begun());
-            engine.events.emit(about, EventKind::Queued { place: None });
+            engine.tell(about, EventKind::Queued { place: None });
         }
         backoff.pause(&patience, attempt.claim.id.spread(32)).await;
     }
@@ -410,7 +478,7 @@ async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result
     let Some(multi) = engine.backend.multi() else { return Ok(AllAtOnce::OneByOne) };
     let _contending = Contending::begin(&engine);
     let asked = Moment::now();
-    let grants = match multi.acquire_all(&claims).await {
+    let grants = match engine.counted(Operation::Acquire, multi.acquire_all(&claims)).await {
         Ok(Together::Granted(grants)) => grants,
         Ok(Together::Busy(index)) => return Ok(AllAtOnce::Busy(index)),
         Ok(Together::OneByOne) => return Ok(AllAtOnce::OneByOne),
@@ -432,7 +500,9 @@ async fn contend_together(engine: Arc<Engine>, attempts: Vec<Attempt>) -> Result
             }
             Err(late) if attempt.claim.by_id => drop(late),
             Err(mut late) => {
-                if late.release(&Release::now()).await.is_err_and(|error| error.leaves_doubt()) {
+                let now = Release::now();
+                let released = engine.counted(Operation::Release, late.release(&now)).await;
+                if released.is_err_and(|error| error.leaves_doubt()) {
                     engine.withdraw(attempt.claim.clone());
                 }
             }

@@ -1,6 +1,8 @@
 //! The caller's end of a held claim.
 
 use crate::claim::{FencingToken, Mode, Owner};
+#[cfg(feature = "metrics")]
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::loss::LossReason;
@@ -82,6 +84,12 @@ impl Guard {
     /// How long the store keeps it without a renewal.
     pub(crate) fn ttl(&self) -> Duration {
         self.hold().claim().ttl
+    }
+
+    /// When the claim was granted.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn held_since(&self) -> Moment {
+        self.hold().acquired()
     }
 
     /// Whose claims on this name count as one with this.

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{About, EventKind};
 use crate::hold::lease_slot::{Afterwards, Slot, Teller};
 use crate::loss::LossReason;
+use crate::meter::{End, Held, Operation};
 use crate::reentry::Leaving;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -56,6 +57,8 @@ struct State {
     told: usize,
     /// The store could not be asked when it last should have been.
     endangered: bool,
+    /// Until it is held no longer: that it is.
+    measured: Option<Held>,
     /// When the scheduler looks at this hold next.
     next_visit: Option<Moment>,
     /// While the claim is on its way out: keeps its owner from entering it again.
@@ -107,6 +110,7 @@ impl Hold {
             lease: Slot::Given,
             told: 1,
             endangered: false,
+            measured: engine.meter.holds(&claim),
             next_visit: None,
             leaving: None,
             lost: None,
@@ -139,12 +143,17 @@ impl Hold {
         }
         let waited = Some(now.since(asked));
         let about = About { claim: &hold.claim, token: hold.token, waited, held: None };
-        engine.events.emit(about, EventKind::Acquired);
+        engine.tell(about, EventKind::Acquired);
         Ok(hold)
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn acquired(&self) -> Moment {
+        self.acquired
     }
 
     pub(crate) fn token(&self) -> Option<FencingToken> {
@@ -237,7 +246,7 @@ impl Hold {
     fn tell(&self, kind: EventKind) {
         let held = Some(Moment::now().since(self.acquired));
         let about = About { claim: &self.claim, token: self.token, waited: None, held };
-        self.engine.events.emit(about, kind);
+        self.engine.tell(about, kind);
     }
 
     /// Notes whether the store answered a request about the claim.
@@ -311,6 +320,7 @@ impl Hold {
         let over = || Err(LossReason::Gone.to_error());
         let Some(lease) = renewal.lease.as_mut() else { return over() };
         let answer = if hands_out { lease.hand_out().await } else { lease.renew().await };
+        renewal.hold.engine.meter.request(Operation::Renew, &answer);
         renewal.hold.note_contact(&answer);
         if let Err(error) = &answer {
             let name = renewal.hold.claim.name.as_str();
@@ -340,6 +350,7 @@ impl Hold {
         sent: Moment,
         answer: &Result<Standing>,
     ) -> Option<(Box<dyn Lease>, Option<Teller>)> {
+        self.measure_renewal(answer);
         let mut state = self.state();
         let now = Moment::now();
         if state.phase != Phase::Held {
@@ -389,9 +400,22 @@ impl Hold {
         None
     }
 
+    fn measure_renewal(&self, answer: &Result<Standing>) {
+        let left = {
+            let state = self.state();
+            match state.phase {
+                Phase::Held => Some(state.deadline.remaining()).filter(|left| !left.is_zero()),
+                // Given back while the renewal was under way: it was in time for all that.
+                Phase::Over => Some(state.deadline.remaining()),
+                Phase::Lost(_) => None,
+            }
+        };
+        self.engine.meter.renewal(&self.claim, answer, left);
+    }
+
     /// Declares the claim lost, once.
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) {
-        let (lost, signals, abandoned, over) = {
+        let (lost, signals, abandoned, over, measured) = {
             let mut state = self.state();
             if state.phase != Phase::Held {
                 return;
@@ -410,9 +434,11 @@ impl Hold {
                     state.lease = Slot::Renewing(Afterwards::Release { told: None });
                 }
             }
-            (state.lost.clone(), std::mem::take(&mut state.signals), abandoned, over)
+            let (lost, signals) = (state.lost.clone(), std::mem::take(&mut state.signals));
+            (lost, signals, abandoned, over, state.measured.take())
         };
         drop(over);
+        measured.into_iter().for_each(|held| held.end(End::Lost, self.acquired));
         if !self.is_leaving() {
             self.engine.reentry.forget(self);
         }

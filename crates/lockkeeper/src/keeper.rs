@@ -18,6 +18,7 @@ use crate::id::store::Store;
 use crate::id::{IdKey, KeyView, WorkerView, registry, worker};
 use crate::identity::identity;
 use crate::lock::Lock;
+use crate::meter::Operation;
 use crate::multi::Multi;
 use crate::name::Name;
 use crate::patience::OUTAGE;
@@ -71,6 +72,18 @@ impl Keeper {
     ) -> Result<Self> {
         backend.attach(&background);
         Ok(Self { engine: Arc::new(Engine::new(backend, identity(), background, outage)?) })
+    }
+
+    /// Measures as `metrics` says, from now on; see [`metrics`](crate::metrics). To be called right after
+    /// the keeper was opened: one that has measured anything keeps to its way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for what makes no sense, and for a keeper that measures already.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn with_metrics(self, metrics: crate::metrics::Metrics) -> Result<Self> {
+        self.engine.meter.set(metrics)?;
+        Ok(self)
     }
 
     /// A lock that one holds at a time.
@@ -147,7 +160,10 @@ impl Keeper {
     /// `Unsupported` where the store cannot tell; else what the store said.
     pub async fn list(&self, prefix: &str) -> Result<Vec<LockView>> {
         let prefix = prefix.to_owned();
-        self.ask(|engine| async move { inspector(&engine)?.list(&prefix).await }).await
+        self.ask(|engine| async move {
+            engine.counted(Operation::Inspect, inspector(&engine)?.list(&prefix)).await
+        })
+        .await
     }
 
     /// A part of what [`list`](Self::list) tells: some `limit` of the names, after those of the page
@@ -183,7 +199,8 @@ impl Keeper {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         let limit = limit.clamp(1, Page::MOST);
         self.ask(|engine| async move {
-            inspector(&engine)?.list_page(&prefix, after.as_deref(), limit).await
+            let page = inspector(&engine)?.list_page(&prefix, after.as_deref(), limit);
+            engine.counted(Operation::Inspect, page).await
         })
         .await
     }
@@ -194,7 +211,10 @@ impl Keeper {
     /// As [`list`](Self::list).
     pub async fn show(&self, name: &str) -> Result<LockView> {
         let name = Name::new(name)?;
-        self.ask(|engine| async move { inspector(&engine)?.show(&name).await }).await
+        self.ask(|engine| async move {
+            engine.counted(Operation::Inspect, inspector(&engine)?.show(&name)).await
+        })
+        .await
     }
 
     /// The very keys, nodes or rows in which the store keeps `name`, as the store's own tools would
@@ -216,7 +236,10 @@ impl Keeper {
     /// # Cancel safety
     /// Cancel safe: nothing is changed.
     pub async fn checkup(&self) -> Result<Vec<Finding>> {
-        self.ask(|engine| async move { engine.backend.checkup().await }).await
+        self.ask(|engine| async move {
+            engine.counted(Operation::Check, engine.backend.checkup()).await
+        })
+        .await
     }
 
     /// How long each of `count` round trips to the store took, one after the other, each with the least
@@ -236,7 +259,10 @@ impl Keeper {
     /// # Ok(()) }
     /// ```
     pub async fn round_trips(&self, count: usize) -> Result<Vec<Duration>> {
-        self.ask(|engine| async move { engine.backend.round_trips(count).await }).await
+        self.ask(|engine| async move {
+            engine.counted(Operation::Check, engine.backend.round_trips(count)).await
+        })
+        .await
     }
 
     /// Takes `name` from the holder with `token`, and lets the next one in at once.
@@ -260,7 +286,8 @@ impl Keeper {
         }
         let reason = broken::note(reason, &self.engine.identity, SystemTime::now());
         self.ask(|engine| async move {
-            match inspector(&engine)?.break_hold(&name, token, &reason).await? {
+            let broken = inspector(&engine)?.break_hold(&name, token, &reason);
+            match engine.counted(Operation::Break, broken).await? {
                 true => Ok(()),
                 false => Err(Error::new(
                     ErrorKind::NotHeld,
@@ -300,7 +327,8 @@ impl Keeper {
                 let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
                 unsupported(&engine, &format!("count of numbers{why}"), |c| c.sequences)
             })?;
-            sequencer.reserve(&name, &Reserve::new(count).from(floor)).await?.first()
+            let wish = Reserve::new(count).from(floor);
+            engine.counted(Operation::Number, sequencer.reserve(&name, &wish)).await?.first()
         })
         .await
     }

@@ -23,8 +23,8 @@
 //! # Finding your way
 //! [`Keeper`] is opened once. It makes a [`Lock`], an [`RwLock`], a semaphore, a [`Multi`] or an
 //! [`Election`]; acquiring one gives a [`Guard`]. [`id`] has ids that nobody else gets. [`blocking`] is
-//! the same for threads. [`event`] tells what happens. [`backend`] is for those who bring a store of
-//! their own.
+//! the same for threads. [`event`] tells what happens, and with the feature `metrics` the module of that
+//! name counts it. [`backend`] is for those who bring a store of their own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
@@ -55,8 +55,17 @@ mod keeper;
 mod lock;
 mod loss;
 mod lost;
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+#[path = "meter_off.rs"]
+mod meter;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
 mod multi;
 mod name;
+mod operation;
 mod patience;
 mod recipes;
 mod reentry;

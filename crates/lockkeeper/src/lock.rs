@@ -6,6 +6,7 @@ use crate::clock::Moment;
 use crate::engine::{Engine, GRACE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
+use crate::meter::Operation;
 use crate::name::Name;
 use crate::patience::Patience;
 use crate::terms::{Terms, terms_setters};
@@ -148,7 +149,9 @@ pub(crate) async fn timed_out(
 async fn holders_line(engine: &Arc<Engine>, name: &Name) -> Option<String> {
     engine.backend.inspector()?;
     let (asked, name) = (engine.clone(), name.clone());
-    let work = engine
-        .completing(async move { line_of(&asked.backend.inspector()?.holders(&name).await.ok()?) });
+    let work = engine.completing(async move {
+        let holders = asked.backend.inspector()?.holders(&name);
+        line_of(&asked.counted(Operation::Inspect, holders).await.ok()?)
+    });
     engine.by(Some(Moment::now() + GRACE), work.ok()?).await.ok()??
 }

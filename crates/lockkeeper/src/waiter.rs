@@ -4,6 +4,7 @@ use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::event::{About, EventKind, GaveUp};
+use crate::meter::Waiting;
 use crate::patience::Patience;
 use std::sync::Arc;
 
@@ -12,15 +13,36 @@ pub(crate) struct Waiter {
     engine: Arc<Engine>,
     claim: Claim,
     asked: Moment,
+    waiting: Waiting,
+}
+
+/// The caller of a claim that waits: gone when this is dropped, with its answer or without.
+pub(crate) struct Caller<'a>(pub(crate) Option<&'a Arc<Waiter>>);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|waiter| waiter.waiting.end(&waiter.engine.meter, &waiter.claim));
+    }
 }
 
 impl Waiter {
     pub(crate) fn new(engine: &Arc<Engine>, claim: &Claim, patience: &Patience) -> Arc<Self> {
         let asked = patience.begun();
-        Arc::new(Self { engine: engine.clone(), claim: claim.clone(), asked })
+        Arc::new(Self {
+            engine: engine.clone(),
+            claim: claim.clone(),
+            asked,
+            waiting: Waiting::default(),
+        })
+    }
+
+    /// The claim has to wait: for another, or for a store that does not answer.
+    pub(crate) fn waits(&self) {
+        self.waiting.begin(&self.engine.meter, &self.claim);
     }
 
     pub(crate) fn queued(&self, place: usize) {
+        self.waits();
         self.engine.note_contact(&self.claim, self.asked, &Ok(()));
         let place = Some(place).filter(|place| *place > 0);
         self.tell(EventKind::Queued { place });
@@ -31,6 +53,6 @@ impl Waiter {
     }
 
     fn tell(&self, kind: EventKind) {
-        self.engine.events.emit(About::waiting(&self.claim, self.asked), kind);
+        self.engine.tell(About::waiting(&self.claim, self.asked), kind);
     }
 }

@@ -54,7 +54,7 @@ fn main() -> Result<()> {
         ["package"] => package::check(),
         ["deb"] => deb::build(),
         ["bench"] => {
-            cargo(&["bench", "--package", "lockkeeper", "--features", "full"])?;
+            cargo(&["bench", "--package", "lockkeeper", "--features", "full,metrics"])?;
             cargo(&["bench", "--package", "lockkeeper-lab"])
         }
         ["table"] => {
@@ -155,6 +155,7 @@ const FEATURES: &[&str] = &[
     "",
     "etcd",
     "memcached",
+    "metrics",
     "mysql",
     "postgres",
     "redis",

@@ -7,6 +7,7 @@ mod config;
 mod crowd;
 mod doctor;
 mod events;
+mod exporter;
 mod globals;
 mod ids;
 mod inspect;

@@ -1,5 +1,6 @@
 //! The command line on stores with a server, which is killed under it.
 
+mod exporter;
 mod memcached;
 mod redlock;
 mod tickets;
@@ -32,6 +33,7 @@ const CASES: &[Case] = &[
     ("a_ticket_of_a_server_that_is_away_is_neither_kept_nor_lost", tickets::server_away),
     ("a_lock_that_was_taken_over_can_be_broken", tickets::broken),
     ("ids_are_those_that_nobody_else_gets", ids),
+    ("what_is_in_the_store_is_exported_also_while_it_is_away", exporter::exported),
 ];
 
 fn main() -> Result<()> {

@@ -4,6 +4,7 @@
 mod given;
 mod in_step;
 mod links;
+mod monitoring;
 mod shape;
 
 /// Every block of Rust, made by the build script.

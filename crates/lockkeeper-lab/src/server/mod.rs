@@ -60,5 +60,5 @@ pub use program::tls::Certificates;
 pub use program::zookeeper::ZooKeeper;
 pub use program::{Clock, Program};
 pub use setup::setup;
-pub use tool::Tool;
+pub use tool::{PROMTOOL, Tool, missing_tool};
 pub(crate) use wire::resp::Resp;

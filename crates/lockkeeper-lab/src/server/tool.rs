@@ -42,6 +42,8 @@ pub(crate) const ETCD: Tool = tool("etcd", "etcd-server", SYSTEM);
 pub(crate) const ETCDCTL: Tool = tool("etcdctl", "etcd-client", SYSTEM);
 pub(crate) const OPENSSL: Tool = tool("openssl", "openssl", SYSTEM);
 pub(crate) const SETPRIV: Tool = tool("setpriv", "util-linux", SYSTEM);
+/// Checks alert rules; the server that comes with it is not started.
+pub const PROMTOOL: Tool = tool("promtool", "prometheus", SYSTEM);
 pub(crate) const FAKETIME: Tool = tool(
     "libfaketimeMT.so.1",
     "libfaketime",
@@ -57,7 +59,7 @@ pub(crate) const MAVEN: Tool = tool("mvn", "maven", &[]);
 
 /// Needed by some tests, for every kind of server.
 pub(crate) const EXTRAS: &[Tool] =
-    &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL, PG_BASEBACKUP, PGBOUNCER, GALERA];
+    &[FAKETIME, OPENSSL, SETPRIV, ETCDCTL, PG_BASEBACKUP, PGBOUNCER, GALERA, PROMTOOL];
 /// Needed to test other libraries.
 pub(crate) const LANGUAGES: &[Tool] = &[PYTHON, NODE, NPM, JAVAC, MAVEN];
 
@@ -74,7 +76,11 @@ impl Tool {
             .find(|file| file.is_file())
     }
 
-    pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// Says how to install it.
+    pub fn path(&self) -> anyhow::Result<PathBuf> {
         self.find().ok_or_else(|| {
             anyhow::anyhow!(
                 "{} is not installed (package {}): run `cargo xtask setup`",
@@ -83,6 +89,16 @@ impl Tool {
             )
         })
     }
+}
+
+/// Why a test that needs this tool must be reported as ignored, if so; as
+/// [`missing`](super::missing) is for servers.
+#[must_use]
+pub fn missing_tool(tool: &Tool) -> Option<String> {
+    if std::env::var(super::REQUIRE).is_ok_and(|value| value == "1") || tool.find().is_some() {
+        return None;
+    }
+    Some(format!("{} is not installed (cargo xtask setup)", tool.file))
 }
 
 fn expand(place: &str) -> Vec<PathBuf> {

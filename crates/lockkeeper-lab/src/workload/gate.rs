@@ -64,6 +64,10 @@ impl Backend for Gated {
         self.inner.capability()
     }
 
+    fn recipe(&self) -> &'static str {
+        self.inner.recipe()
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let granted = self.gate.through(self.inner.acquire(claim, patience)).await?;
         Ok(granted.map(|grant| self.gated(grant)))

@@ -101,6 +101,10 @@ impl Backend for Memory {
         crate::recipes::MEMORY
     }
 
+    fn recipe(&self) -> &'static str {
+        "queue"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         self.faults.pass().await?;
         let asked = self.table().ask(claim, !patience.is_over())?;

@@ -60,6 +60,12 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// What it promises. Constant for the life of the value.
     fn capability(&self) -> Capability;
 
+    /// What its recipe is called, as in the list of [`recipes`](crate::recipes()): a label of metrics. A
+    /// store of one's own need not say.
+    fn recipe(&self) -> &'static str {
+        "other"
+    }
+
     /// Takes the claim in one atomic step that also sets its expiry, or returns `None` when
     /// someone else has the name.
     ///

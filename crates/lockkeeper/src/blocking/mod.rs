@@ -84,6 +84,17 @@ impl Keeper {
         Self { threads: inner.owner("thread"), inner, runtime }
     }
 
+    /// Measures as `metrics` says; see [`Keeper::with_metrics`](crate::Keeper::with_metrics).
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn with_metrics(self, metrics: crate::metrics::Metrics) -> Result<Self> {
+        let inner = self.inner.clone().with_metrics(metrics)?;
+        Ok(Self { inner, ..self })
+    }
+
     /// A lock that one thread holds at a time.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.make(self.inner.lock(name))

@@ -6,6 +6,7 @@ use crate::claim::{FencingToken, Owner};
 use crate::completing::Entered;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::meter::Operation;
 use crate::name::Name;
 use crate::terms::unsupported;
 use futures_util::stream::{self, Stream};
@@ -77,7 +78,7 @@ impl Observer {
             let inspector = engine.backend.inspector()?;
             // Before the look, so that what changes after it is not missed.
             let changed = inspector.watch(&self.name);
-            match inspector.show(&self.name).await {
+            match engine.counted(Operation::Inspect, inspector.show(&self.name)).await {
                 Ok(view) => {
                     let leader = leader_of(view);
                     if self.seen.as_ref() != Some(&leader) {

@@ -8,6 +8,7 @@ use crate::event::EventKind;
 use crate::guard::lost_error;
 use crate::hold::lease_slot::{Afterwards, Slot};
 use crate::loss::LossReason;
+use crate::meter::{End, Operation};
 use crate::patience::RetryUntilExpiry;
 use crate::release::Release;
 use std::sync::Arc;
@@ -185,12 +186,14 @@ impl Hold {
             }
             _ => self.leave(&mut self.state()),
         }
+        let how = if matches!(afterwards, Afterwards::Forget) { End::Left } else { End::Released };
         let mut state = self.state();
+        let measured = state.measured.take();
         if state.phase == Phase::Held {
             state.phase = Phase::Over;
             self.unschedule(&mut state);
         }
-        match std::mem::replace(&mut state.lease, Slot::Given) {
+        let ending = match std::mem::replace(&mut state.lease, Slot::Given) {
             Slot::Here(lease) => Ending::Here(lease),
             Slot::Renewing(Afterwards::Return) => {
                 state.lease = Slot::Renewing(afterwards);
@@ -200,7 +203,10 @@ impl Hold {
                 state.lease = other;
                 Ending::Done
             }
-        }
+        };
+        drop(state);
+        measured.into_iter().for_each(|held| held.end(how, self.acquired));
+        ending
     }
 
     /// Waits for the release that follows a renewal under way, but not for a renewal that hangs:
@@ -237,6 +243,7 @@ impl Hold {
         };
         let result = lease.release(&Release::after(self.stay()).or_over(&over)).await;
         let passed_on = passed_on.into_inner();
+        self.engine.meter.request(Operation::Release, &result);
         self.note_contact(&result);
         // Its owner may ask again from here on: not for a claim that is found by its id, which is about to
         // be released again if the first try was not answered.
@@ -263,7 +270,9 @@ impl Hold {
                     let _leaving = leaving;
                     let mut retry = RetryUntilExpiry::of(&hold.claim);
                     while retry.again().await {
-                        match lease.release(&Release::after(hold.stay())).await {
+                        let how = Release::after(hold.stay());
+                        let released = hold.engine.counted(Operation::Release, lease.release(&how));
+                        match released.await {
                             // By now it is not known which of the tries ended it.
                             Err(error) if error.kind() != ErrorKind::Lost => {}
                             _ if passed_on => return,

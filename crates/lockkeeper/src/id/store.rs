@@ -5,6 +5,7 @@ use crate::clock::Moment;
 use crate::completing::Entered;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meter::Operation;
 use crate::terms::unsupported;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,12 +47,16 @@ impl Store {
 
     pub(crate) async fn reserve(&self, name: &Name, wish: Reserve) -> Result<Reserved> {
         let name = name.clone();
-        self.ask(|engine| async move { sequencer(&engine)?.reserve(&name, &wish).await }).await
+        self.ask(Operation::Number, |engine| async move {
+            sequencer(&engine)?.reserve(&name, &wish).await
+        })
+        .await
     }
 
     pub(crate) async fn read(&self, name: &Name) -> Result<Option<String>> {
         let name = name.clone();
-        self.ask(|engine| async move { sequencer(&engine)?.read(&name).await }).await
+        self.ask(Operation::Record, |engine| async move { sequencer(&engine)?.read(&name).await })
+            .await
     }
 
     pub(crate) async fn write(
@@ -64,16 +69,20 @@ impl Store {
         let write = |engine: Arc<Engine>| async move {
             sequencer(&engine)?.write(&name, &value, expected.as_deref()).await
         };
-        self.ask(write).await
+        self.ask(Operation::Record, write).await
     }
 
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(Name, String)>> {
         let prefix = prefix.to_owned();
-        self.ask(|engine| async move { sequencer(&engine)?.list(&prefix).await }).await
+        self.ask(Operation::Record, |engine| async move { sequencer(&engine)?.list(&prefix).await })
+            .await
     }
 
     pub(crate) async fn auto_increment(&self, count: u32) -> Result<Option<Vec<u64>>> {
-        self.ask(|engine| async move { sequencer(&engine)?.auto_increment(count).await }).await
+        self.ask(Operation::Number, |engine| async move {
+            sequencer(&engine)?.auto_increment(count).await
+        })
+        .await
     }
 
     /// What the store's clock says; this machine's, where the store has none.
@@ -84,7 +93,9 @@ impl Store {
         let mut best: Option<(Duration, SystemTime, Moment)> = None;
         for _ in 0..LOOKS {
             let sent = Moment::now();
-            let told = self.ask(|engine| async move { sequencer(&engine)?.time().await }).await?;
+            let told =
+                self.ask(Operation::Time, |engine| async move { sequencer(&engine)?.time().await });
+            let told = told.await?;
             // Before the moment is taken: a pause in between shows as an answer that took long.
             let own = SystemTime::now();
             let took = Moment::now().since(sent);
@@ -113,12 +124,19 @@ impl Store {
         Ok(())
     }
 
-    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Engine>) -> F) -> Result<T>
+    async fn ask<T, F>(
+        &self,
+        operation: Operation,
+        question: impl FnOnce(Arc<Engine>) -> F,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.engine.completing(question(self.engine.clone()))?.await
+        let question = question(self.engine.clone());
+        let engine = self.engine.clone();
+        let asked = async move { engine.counted(operation, question).await };
+        self.engine.completing(asked)?.await
     }
 }
 

@@ -4,6 +4,7 @@ use super::Keeper;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meter::Operation;
 use crate::name::Name;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,10 +85,13 @@ async fn ask(engine: &Arc<Engine>) -> Result<Option<Duration>> {
     let (sent, asked, name) = (Moment::now(), engine.clone(), Name::new(PROBE)?);
     let question = async move {
         if let Some(inspector) = asked.backend.inspector() {
-            return inspector.holders(&name).await.map(|_| true);
+            let holders = asked.counted(Operation::Inspect, inspector.holders(&name));
+            return holders.await.map(|_| true);
         }
         match asked.backend.sequencer() {
-            Some(sequencer) => sequencer.read(&name).await.map(|_| true),
+            Some(sequencer) => {
+                asked.counted(Operation::Record, sequencer.read(&name)).await.map(|_| true)
+            }
             None if asked.contact.is_silent() => Err(asked.silent(LIMIT)),
             None => Ok(false),
         }

@@ -6,6 +6,7 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, lost_error};
 use crate::hold::validity;
+use crate::meter::Operation;
 use crate::terms::Terms;
 use crate::ticket::Ticket;
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Keeper {
         self.ask(|engine| async move {
             let mut lease = engine.lease_of(&ticket)?;
             let sent = Moment::now();
-            let valid_for = match lease.renew().await? {
+            let valid_for = match engine.counted(Operation::Renew, lease.renew()).await? {
                 Standing::Held => ticket.ttl,
                 Standing::HeldFor(span) => span.min(ticket.ttl),
                 Standing::Lost(reason) => return Err(lost_error(&ticket.name, Some(reason))),
@@ -68,7 +69,8 @@ impl Keeper {
     pub async fn give_back(&self, ticket: &Ticket) -> Result<()> {
         let ticket = ticket.clone();
         self.ask(|engine| async move {
-            let released = engine.lease_of(&ticket)?.release(&Release::now()).await;
+            let (mut lease, now) = (engine.lease_of(&ticket)?, Release::now());
+            let released = engine.counted(Operation::Release, lease.release(&now)).await;
             released.map_err(|error| match error.kind() {
                 ErrorKind::Lost => {
                     let message = format!("the lock {:?} was lost: {error}", ticket.name);

@@ -2,6 +2,10 @@
 
 mod closing;
 mod events;
+#[cfg(feature = "metrics")]
+mod ledger;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod min_hold;
 mod outages;
 mod reentry;

@@ -93,6 +93,10 @@ impl Backend for Etcd {
     }
 
     /// A claim without patience leaves no trace in the queue; others wait in it.
+    fn recipe(&self) -> &'static str {
+        "queue"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         if claim.by_id {
             queue::acquire_by_id(&self.context, claim, patience).await

@@ -97,6 +97,10 @@ impl Backend for Memcached {
         Capability { inspects: self.is_apart(), ..MEMCACHED_ADD }
     }
 
+    fn recipe(&self) -> &'static str {
+        "add"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         add::acquire(&self.0, claim, patience).await
     }

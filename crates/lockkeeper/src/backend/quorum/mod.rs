@@ -229,6 +229,10 @@ impl Backend for Quorum {
         self.capability
     }
 
+    fn recipe(&self) -> &'static str {
+        "quorum"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         wait::acquire(&self.nodes, claim, patience).await
     }

@@ -81,6 +81,10 @@ impl Backend for GetSet {
         crate::recipes::REDIS_HISTORIC
     }
 
+    fn recipe(&self) -> &'static str {
+        "getset"
+    }
+
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let key = self.keys.of(&claim.name);
         let (start, expiry) = (Moment::now(), (now() + claim.ttl.as_millis()).to_string());

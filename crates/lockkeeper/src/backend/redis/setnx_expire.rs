@@ -49,6 +49,10 @@ impl Backend for SetnxExpire {
         crate::recipes::REDIS_HISTORIC
     }
 
+    fn recipe(&self) -> &'static str {
+        "setnx-expire"
+    }
+
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let key = self.keys.of(&claim.name);
         if !self.keys.did("SETNX", &[&key, "1"]).await? {

@@ -105,6 +105,10 @@ impl Native for GetLock {
         crate::recipes::MARIADB_GET_LOCK.freed_on_disconnect(self.sessions.free_on_disconnect)
     }
 
+    fn recipe(&self) -> &'static str {
+        "get-lock"
+    }
+
     fn longest(&self) -> Duration {
         self.sessions.longest
     }

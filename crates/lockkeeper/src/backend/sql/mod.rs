@@ -339,6 +339,10 @@ impl Backend for SqlTable {
         self.capability
     }
 
+    fn recipe(&self) -> &'static str {
+        "table"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         table::acquire(&self.context, claim, patience).await
     }

@@ -189,6 +189,10 @@ impl Backend for Standby {
         self.shared.capability
     }
 
+    fn recipe(&self) -> &'static str {
+        "table"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &self.shared;
         if claim.ttl > shared.takeover {

@@ -76,6 +76,10 @@ impl Backend for Sqlite {
         crate::recipes::SQLITE
     }
 
+    fn recipe(&self) -> &'static str {
+        "table"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         table::acquire(&self.context, claim, patience).await
     }

@@ -99,6 +99,14 @@ impl Backend for ZooKeeper {
     /// and the next attempt begins from nothing. After any other failure the node may exist: the
     /// driver deletes it, and the engine calls [`withdraw`](Self::withdraw) as well, which does not
     /// depend on this session.
+    fn recipe(&self) -> &'static str {
+        match self.0.recipe {
+            ZooKeeperRecipe::Fair => "fair",
+            ZooKeeperRecipe::Barging => "barging",
+            ZooKeeperRecipe::Ephemeral => "ephemeral",
+        }
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let context = &self.0;
         loop {

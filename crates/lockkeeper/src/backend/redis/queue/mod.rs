@@ -144,6 +144,10 @@ impl Backend for Queue {
     }
 
     /// One request, and nothing more if the name is free. The rest is in `wait.rs`.
+    fn recipe(&self) -> &'static str {
+        "queue"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let shared = &*self.shared;
         let entry = shared.own_entry(&claim.name, claim.id);

@@ -204,6 +204,10 @@ impl Backend for Reentrant {
         crate::recipes::REDIS_REENTRANT
     }
 
+    fn recipe(&self) -> &'static str {
+        "reentrant"
+    }
+
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {
         let keys = self.shared.layout.keys(&claim.name)?;
         match self.ask(claim, &keys).await? {

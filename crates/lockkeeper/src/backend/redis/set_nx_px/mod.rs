@@ -87,6 +87,10 @@ impl Backend for SetNxPx {
         crate::recipes::REDIS_SET_NX_PX
     }
 
+    fn recipe(&self) -> &'static str {
+        "set-nx-px"
+    }
+
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let key = self.shared.keys.of(&claim.name);
         let (id, ttl) = (claim.id.to_string(), millis(claim.ttl));

@@ -224,6 +224,10 @@ impl Native for Advisory {
         crate::recipes::POSTGRES_ADVISORY.freed_on_disconnect(self.core.free_on_disconnect)
     }
 
+    fn recipe(&self) -> &'static str {
+        "advisory"
+    }
+
     fn longest(&self) -> Duration {
         self.core.sessions.longest
     }

@@ -146,6 +146,10 @@ impl Native for ForUpdate {
         crate::recipes::MARIADB_FOR_UPDATE.freed_on_disconnect(self.sessions.free_on_disconnect)
     }
 
+    fn recipe(&self) -> &'static str {
+        "for-update"
+    }
+
     fn longest(&self) -> Duration {
         self.sessions.longest
     }

@@ -143,6 +143,10 @@ impl Backend for Optimistic {
         self.shared.rows.capability()
     }
 
+    fn recipe(&self) -> &'static str {
+        "optimistic"
+    }
+
     async fn acquire(&self, claim: &Claim, _: &Patience) -> Result<Option<Grant>> {
         let Shared { rows, watched, .. } = &*self.shared;
         let fail = |failure| self.explain(failure);

@@ -83,6 +83,9 @@ pub(super) trait Native: fmt::Debug + fmt::Display + Send + Sync + Sized + 'stat
 
     fn capability(&self) -> Capability;
 
+    /// As the URL calls it.
+    fn recipe(&self) -> &'static str;
+
     /// The longest lease.
     fn longest(&self) -> Duration;
 
@@ -348,6 +351,10 @@ impl<N: Native> SessionLocks<N> {
 impl<N: Native> Backend for SessionLocks<N> {
     fn capability(&self) -> Capability {
         self.shared.native.capability()
+    }
+
+    fn recipe(&self) -> &'static str {
+        self.shared.native.recipe()
     }
 
     async fn acquire(&self, claim: &Claim, patience: &Patience) -> Result<Option<Grant>> {

@@ -216,6 +216,10 @@ impl Native for ForUpdate {
         crate::recipes::POSTGRES_FOR_UPDATE.freed_on_disconnect(self.free_on_disconnect)
     }
 
+    fn recipe(&self) -> &'static str {
+        "for-update"
+    }
+
     fn longest(&self) -> Duration {
         self.sessions.longest
     }
