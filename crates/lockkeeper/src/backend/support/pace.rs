@@ -33,7 +33,7 @@ impl Pace {
         self.shortest = Some(shortest);
         if span > shortest + shortest / 2 {
             self.size = (self.size / 2).max(self.least);
-        } else if span < shortest + shortest / 4 {
+        } else if span < shortest + shortest / 5 {
             self.size = (self.size * 2).min(self.most);
         }
     }

@@ -80,7 +80,7 @@ impl Client {
         }
         let mut found = Vec::new();
         // A server answers nobody else while it goes through so many of its keys.
-        let mut pace = Pace::new(50, 1000);
+        let mut pace = Pace::new(25, 1000);
         for (host, mut connection) in servers {
             loop {
                 if found.len() >= limit {

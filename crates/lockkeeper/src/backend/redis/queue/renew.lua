@@ -17,6 +17,12 @@ local function adopted(head, keeper, mode, ttl)
   keeper = ARGV[3] == '-' and string.upper(keeper) or ARGV[3]
   return head .. keeper .. mode .. (tonumber(ttl) < tonumber(ARGV[2]) and ARGV[2] or ttl)
 end
+-- Whether a record with this beginning says all of that already: then its time is all that changes.
+local function is_adopted(record, head)
+  local keeper, ttl = string.match(record, head .. '(%x+)\n%w+\n(%d+)')
+  return keeper and keeper == (ARGV[3] == '-' and string.upper(keeper) or ARGV[3])
+    and tonumber(ttl) >= tonumber(ARGV[2])
+end
 -- For how long it is kept, which has `left`, by a record with this beginning.
 local function span(left, record, head)
   local ttl = tonumber(ARGV[2])
@@ -25,7 +31,7 @@ local function span(left, record, head)
 end
 if (letter == 88 or letter == 89) and string.sub(value, 2, #ARGV[1] + 2) == ARGV[1] .. '\n' then
   local kept = string.format('%.0f', span(redis.call('PTTL', KEYS[1]), value, '^.%x+\n%d+\n%d+\n'))
-  if ARGV[3] then
+  if ARGV[3] and not is_adopted(value, '^.%x+\n%d+\n%d+\n') then
     value = string.gsub(value, '^(.%x+\n%d+\n%d+\n)(%x+)(\n%w+\n)(%d+)', adopted, 1)
     redis.call('SET', KEYS[1], value, 'PX', kept)
   else
