@@ -12,7 +12,8 @@ pub(crate) struct Pace {
     size: usize,
     least: usize,
     most: usize,
-    /// What the shortest answer took; a little more with every answer since, as networks change.
+    /// What the shortest answer took; a little more with every answer since to the least that is asked,
+    /// as networks change. Not with others: what our own questions cost would soon count as the way.
     shortest: Option<Duration>,
 }
 
@@ -28,8 +29,8 @@ impl Pace {
 
     /// So much was asked, and the answer took this long.
     pub(crate) fn took(&mut self, span: Duration) {
-        let known = self.shortest.map_or(span, |known| known + known / 100);
-        let shortest = known.min(span);
+        let more = if self.size == self.least { 100 } else { u32::MAX };
+        let shortest = self.shortest.map_or(span, |known| (known + known / more).min(span));
         self.shortest = Some(shortest);
         if span > shortest + shortest / 2 {
             self.size = (self.size / 2).max(self.least);
