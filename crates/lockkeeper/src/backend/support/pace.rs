@@ -12,15 +12,19 @@ pub(crate) struct Pace {
     size: usize,
     least: usize,
     most: usize,
-    /// What the shortest answer took; a little more with every answer since to the least that is asked,
-    /// as networks change. Not with others: what our own questions cost would soon count as the way.
-    shortest: Option<Duration>,
+    /// What an answer takes to the least that is asked: the way, as it is at the moment.
+    way: Option<Duration>,
+    /// How many answers there were.
+    answers: u32,
 }
+
+/// So often the least is asked again: what more takes does not tell what the way is.
+const AGAIN: u32 = 64;
 
 impl Pace {
     /// Begins with the least.
     pub(crate) fn new(least: usize, most: usize) -> Self {
-        Self { size: least, least, most, shortest: None }
+        Self { size: least, least, most, way: None, answers: 0 }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -29,12 +33,18 @@ impl Pace {
 
     /// So much was asked, and the answer took this long.
     pub(crate) fn took(&mut self, span: Duration) {
-        let more = if self.size == self.least { 100 } else { u32::MAX };
-        let shortest = self.shortest.map_or(span, |known| (known + known / more).min(span));
-        self.shortest = Some(shortest);
-        if span > shortest + shortest / 2 {
+        let way = match self.way {
+            Some(way) if span > way && self.size == self.least => (way * 3 + span) / 4,
+            Some(way) => way.min(span),
+            None => span,
+        };
+        self.way = Some(way);
+        self.answers = self.answers.wrapping_add(1);
+        if self.answers.is_multiple_of(AGAIN) {
+            self.size = self.least;
+        } else if span > way + way / 2 {
             self.size = (self.size / 2).max(self.least);
-        } else if span < shortest + shortest / 5 {
+        } else if span < way + way / 5 {
             self.size = (self.size * 2).min(self.most);
         }
     }
