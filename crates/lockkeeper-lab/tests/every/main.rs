@@ -53,7 +53,13 @@ fn cases(kind: Kind) -> impl Iterator<Item = &'static Case> {
 fn main() -> Result<()> {
     let lab = Arc::new(Lab::open()?);
     let mut trials = Vec::new();
-    for Store { kind, .. } in STORES {
+    for store @ Store { kind, .. } in STORES {
+        let servers = lab.clone();
+        let name = format!("{}::each_recipe_says_its_name", kind.word());
+        trials.push(needing(*kind, name, move || {
+            let server = servers.start(*kind)?;
+            tokio::runtime::Runtime::new()?.block_on(names(&server, store))
+        }));
         for (name, case) in cases(*kind) {
             let lab = lab.clone();
             let name = format!("{}::{name}", kind.word());
@@ -84,6 +90,20 @@ fn needing(kind: Kind, name: String, case: impl FnOnce() -> Result<()> + Send + 
         Some(reason) => trial.with_kind(reason.to_string()).with_ignored_flag(true),
         None => trial,
     }
+}
+
+/// As the list of recipes has it, which metrics are labelled by.
+async fn names(server: &Server, store: &Store) -> Result<()> {
+    let known = || lockkeeper::recipes().iter().filter(|it| it.scheme == store.kind.word());
+    for variant in store.contract {
+        let backend = lockkeeper::open(&format!("{}{}", server.url(), variant.tail)).await?;
+        let named = variant.tail.split(['?', '&']).find_map(|it| it.strip_prefix("recipe="));
+        let first = known().next().map(|recipe| recipe.name);
+        let wanted = named.or(first).context("the store has no recipe")?;
+        let (said, label) = (backend.recipe(), variant.label);
+        ensure!(said == wanted && known().any(|it| it.name == said), "{label} says {said:?}");
+    }
+    Ok(())
 }
 
 /// Open connections of this process to the server, by the numbers of their sockets. Its own to itself
