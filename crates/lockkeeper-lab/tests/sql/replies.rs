@@ -23,8 +23,8 @@ cases!(
 
 /// How long a claim lasts that nobody gives back.
 const TTL: Duration = Duration::from_secs(3);
-/// More pieces than an acquisition and a release send.
-const PIECES: i64 = 10;
+/// More pieces than an acquisition and a release send, with a wait between them and heartbeats.
+const PIECES: i64 = 20;
 
 /// A network that loses an answer on command.
 struct Lossy {

@@ -59,6 +59,8 @@ pub(super) struct Changed<T> {
     pub(super) sent: Moment,
     /// Whether the name has several claims now.
     pub(super) crowded: bool,
+    /// Whether an answer was lost: the outcome may be that of a change that was carried out already.
+    pub(super) doubted: bool,
 }
 
 impl Context {
@@ -124,7 +126,7 @@ impl Context {
             let (granted, short) = (queue.granted.clone(), queue.is_short());
             let crowded = queue.place == CROWD;
             let Some(change) = queue.change(anyway) else {
-                return Ok(Some(Changed { outcome, sent, crowded }));
+                return Ok(Some(Changed { outcome, sent, crowded, doubted: doubts > 0 }));
             };
             match self.requests.apply(name, version, &change).await {
                 Ok(true) => {
@@ -134,7 +136,7 @@ impl Context {
                         self.waiters.look_at(name, Moment::now());
                         self.waiters.wake.notify_one();
                     }
-                    return Ok(Some(Changed { outcome, sent, crowded }));
+                    return Ok(Some(Changed { outcome, sent, crowded, doubted: doubts > 0 }));
                 }
                 Ok(false) => pause(tries).await,
                 // Whether it was carried out is found by reading again.

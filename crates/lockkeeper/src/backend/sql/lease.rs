@@ -100,8 +100,13 @@ impl SqlLease {
             }
         }
         let (id, token) = (self.id.clone(), self.token);
-        let lost = self.change(|queue| queue.of(token).release(&id, stay)).await?;
-        Ok(lost.unwrap_or(Some(LossReason::Gone)))
+        let release = |queue: &mut Queue| queue.of(token).release(&id, stay);
+        let Some(changed) = self.context.change(name, "", false, release).await? else {
+            return Ok(Some(LossReason::Gone));
+        };
+        self.crowded = changed.crowded;
+        // What was carried out, and not answered, leaves nothing to be found.
+        Ok(changed.outcome.filter(|lost| !changed.doubted || *lost != LossReason::Gone))
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) async fn acquire(
         patience.heard();
         if patience.is_over() {
             match ask(context, claim, false).await? {
-                Some(Changed { outcome: Asked::Granted(token), sent, crowded }) => {
+                Some(Changed { outcome: Asked::Granted(token), sent, crowded, .. }) => {
                     let granted = Granted { token, sent, crowded };
                     return Ok(Some(SqlLease::grant(context, claim, granted)));
                 }
@@ -127,7 +127,7 @@ async fn acquire_by_id(
                 begin(context, claim).await?;
                 continue;
             }
-            Some(Changed { outcome: Asked::Granted(token), sent, crowded }) => {
+            Some(Changed { outcome: Asked::Granted(token), sent, crowded, .. }) => {
                 let granted = Granted { token, sent, crowded };
                 return Ok(Some(SqlLease::grant(context, claim, granted)));
             }
@@ -198,7 +198,7 @@ async fn step_in(context: &Arc<Context>, claim: &Claim) -> Result<Option<Changed
                         None => Duration::ZERO,
                     };
                     let outcome = Asked::Queued { place, ticket, until_expiry };
-                    return Ok(Some(Changed { outcome, sent, crowded: true }));
+                    return Ok(Some(Changed { outcome, sent, crowded: true, doubted: false }));
                 }
                 Ok(None) => {}
                 // Whether it was carried out is found by reading.
@@ -232,7 +232,7 @@ async fn wait(context: &Arc<Context>, claim: &Claim, patience: &Patience) -> Res
     driver::start(context);
     let ticket = match step_in(context, claim).await? {
         None => return Ok(Waited::Dropped),
-        Some(Changed { outcome, sent, crowded }) => match outcome {
+        Some(Changed { outcome, sent, crowded, .. }) => match outcome {
             Asked::Granted(token) => return won(Granted { token, sent, crowded }),
             Asked::Uncovered(mode) => return Err(mode.upgrade_refused(&claim.name, claim.mode)),
             Asked::OtherTerms(mode, ttl) => {
@@ -262,7 +262,7 @@ async fn wait(context: &Arc<Context>, claim: &Claim, patience: &Patience) -> Res
             // lost on the way.
             () = patience.over() => {
                 let left = context.change(name, &id, true, |queue| queue.leave(&id)).await;
-                let Some(Changed { outcome, sent, crowded }) = left.map_err(explain)? else {
+                let Some(Changed { outcome, sent, crowded, .. }) = left.map_err(explain)? else {
                     return Ok(Waited::Over);
                 };
                 return match outcome {
@@ -292,7 +292,7 @@ async fn confirm(context: &Arc<Context>, claim: &Claim, ticket: i64) -> Result<W
     // Held already, by a change whose answer was lost; or no longer there.
     let confirmed = context.change(name, &id, false, |queue| queue.confirm(&id)).await;
     Ok(match confirmed.map_err(explain)? {
-        Some(Changed { outcome: Some(token), sent, crowded }) => {
+        Some(Changed { outcome: Some(token), sent, crowded, .. }) => {
             Waited::Won(SqlLease::grant(context, claim, Granted { token, sent, crowded }))
         }
         _ => Waited::Dropped,
