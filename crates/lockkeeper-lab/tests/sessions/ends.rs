@@ -4,7 +4,7 @@ use crate::{LONG, PATIENT, Recipe, every, lost, network, waiting};
 use anyhow::{Context, Result, ensure};
 use lockkeeper::backend::Moment;
 use lockkeeper::{Guard, Keeper, LossReason};
-use lockkeeper_lab::proxy::Proxy;
+use lockkeeper_lab::proxy::{Flow, Proxy};
 use lockkeeper_lab::server::{Kind, Lab, Server};
 use lockkeeper_lab::trials::eventually;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ every!(
     a_silent_partition_frees_the_lock_within_its_lease,
     a_crowd_in_one_keeper_has_one_waiter_in_the_server,
     no_more_sessions_than_allowed_and_then_a_clear_error,
+    a_session_that_is_being_given_back_is_waited_for,
     a_closed_keeper_leaves_no_session,
     a_keeper_that_is_gone_leaves_no_session,
 );
@@ -295,6 +296,22 @@ async fn no_more_sessions_than_allowed_and_then_a_clear_error(
     let three = keeper.lock("3").acquire_within(PATIENT).await?;
     ensure!(two.is_held(), "the refusals cost another its lock");
     three.release().await?;
+    Ok(())
+}
+
+async fn a_session_that_is_being_given_back_is_waited_for(lab: &Lab, recipe: Recipe) -> Result<()> {
+    let server = recipe.start(lab)?;
+    let (proxy, url) = network(&server).await?;
+    let keeper = recipe.keeper(&url, "sessions=1").await?;
+    let held = keeper.lock("1").ttl(LONG).acquire().await?;
+    let slow = Flow::Delay { base: Duration::from_millis(100), jitter: Duration::ZERO };
+    proxy.control().set_both(slow);
+    let release = tokio::spawn(held.release());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    ensure!(!release.is_finished(), "unknown: it was given back before anybody asked");
+    let next = keeper.lock("2").ttl(LONG).try_acquire().await?.context("nobody has it")?;
+    release.await??;
+    next.release().await?;
     Ok(())
 }
 

@@ -107,13 +107,14 @@ pub(super) async fn give_back<N: Native>(
         return Ok(false);
     }
     let freed = shared.native.free(&mut taken.session, &held.claim).await;
+    // The session first: until the claim is forgotten, others wait for it where there is no other.
+    match freed {
+        Ok(true) => shared.park(taken),
+        _ => drop(taken),
+    }
     shared.seats.forget(held.claim.id);
     match freed {
-        Ok(true) => {
-            shared.park(taken);
-            Ok(true)
-        }
-        Ok(false) => Ok(false),
+        Ok(freed) => Ok(freed),
         // The session ended before the request.
         Err(_) if held.gone().is_some() => Ok(false),
         Err(failure) => Err(shared.native.explain(failure)),

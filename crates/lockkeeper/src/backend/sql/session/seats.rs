@@ -7,6 +7,7 @@ use crate::backend::support::sync::lock;
 use crate::backend::{Alarm, Background, Claim, ClaimId, FencingToken, LossReason, Moment, Name};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 pub(in crate::backend::sql) const KEPT: Duration = Duration::from_secs(5);
 /// How long the look for the reason of a loss may take, before the holder is told without it.
 const REASON: Duration = Duration::from_secs(1);
+/// How long a claim waits for the session of one that is being given back, where all are in use.
+const RETURNING: Duration = Duration::from_secs(1);
 
 /// A session that is nobody's but the caller's.
 pub(in crate::backend::sql) struct Seat<N: Native> {
@@ -63,6 +66,8 @@ pub(in crate::backend::sql) struct Seats<N: Native> {
     most: usize,
     background: Background,
     unused: Mutex<Vec<(Seat<N>, Moment)>>,
+    /// One more of those is there.
+    parked: Notify,
     /// One more, for questions.
     extra: Mutex<Option<(N::Session, Moment)>>,
     /// Also those whose lease was dropped without giving back: their sessions run out.
@@ -85,6 +90,7 @@ impl<N: Native> Seats<N> {
             most,
             background,
             unused: Mutex::default(),
+            parked: Notify::new(),
             extra: Mutex::default(),
             held: Mutex::default(),
             in_doubt: Mutex::default(),
@@ -146,6 +152,11 @@ impl<N: Native> Seats<N> {
         lock(&self.held).values().any(|held| held.claim.name == *name)
     }
 
+    /// Whether a claim is being given back, and its session is about to be another's.
+    fn is_any_returning(&self) -> bool {
+        lock(&self.held).values().any(|held| lock(&held.state).returned)
+    }
+
     pub(super) fn forget(&self, id: ClaimId) {
         lock(&self.held).remove(&id);
     }
@@ -185,11 +196,24 @@ impl Doubt<'_> {
 impl<N: Native> Shared<N> {
     /// A session of the caller's own: one that is there, or a new one.
     pub(super) async fn seat(self: Arc<Self>) -> Result<Seat<N>> {
-        if let Some(seat) = self.unused() {
-            return Ok(seat);
-        }
-        let Ok(place) = self.seats.places.clone().try_acquire_owned() else {
-            return Err(exhausted(&self.native, self.seats.most));
+        let mut patience = pin!(tokio::time::sleep(RETURNING));
+        let place = loop {
+            // Before the look, so that a session which is parked after it is not missed.
+            let returning = self.seats.is_any_returning();
+            if let Some(seat) = self.unused() {
+                return Ok(seat);
+            }
+            if let Ok(place) = self.seats.places.clone().try_acquire_owned() {
+                break place;
+            }
+            if !returning {
+                return Err(exhausted(&self.native, self.seats.most));
+            }
+            tokio::select! {
+                () = self.seats.parked.notified() => {}
+                Ok(place) = self.seats.places.clone().acquire_owned() => break place,
+                () = &mut patience => return Err(exhausted(&self.native, self.seats.most)),
+            }
         };
         let session = self.native.open().await?;
         let occupant = Arc::new(Mutex::new(Weak::new()));
@@ -218,6 +242,7 @@ impl<N: Native> Shared<N> {
         *lock(&seat.occupant) = Weak::new();
         if !seat.session.end().is_cancelled() {
             lock(&self.seats.unused).push((seat, Moment::now()));
+            self.seats.parked.notify_one();
         }
     }
 
